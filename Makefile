@@ -1,0 +1,42 @@
+# Every verb prepares .venv for itself; a machine with Python 3.11+, make and PyPI is all it takes.
+PYTHON ?= python3
+BIN := .venv/bin
+SEED ?=
+CYCLES ?= 1000
+export PYTHONHASHSEED := 0
+
+.PHONY: help run test check format bench sim lock clean
+
+help:  ## this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+run: .venv/.ready  ## watch the storage engine prove itself (the broker starts here once there is one)
+	@$(BIN)/python -m bench.proof
+
+test: .venv/.ready  ## everything CI runs
+	@sh .ci/checks
+	@$(BIN)/python -m pytest
+
+check: .venv/.ready  ## format, lint, types, layers, tidy and the fast tests: under a minute
+	@sh .ci/checks
+	@$(BIN)/python -m pytest -m "not slow"
+
+format: .venv/.ready  ## rewrite the source in the one format
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+bench: .venv/.ready  ## measure, as ratios to raw system calls in the same run
+	@$(BIN)/python -m bench
+
+sim: .venv/.ready  ## simulated power cuts: make sim SEED=7 [CYCLES=1000]
+	@$(BIN)/python -m tests.simulation --cycles $(CYCLES) $(if $(SEED),--seed $(SEED))
+
+lock:  ## write requirements.lock anew (needs uv)
+	uv pip compile --universal --python-version 3.11 --generate-hashes --group dev --no-header -o requirements.lock pyproject.toml
+
+clean:  ## remove what the verbs made
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist bench/results
+
+.venv/.ready: requirements.lock pyproject.toml
+	@sh .ci/setup $(PYTHON)
+	@touch $@

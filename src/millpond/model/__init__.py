@@ -1,0 +1,1 @@
+"""Words every room shares: ids, errors, limits, and the ports to the outside. Imports nothing of ours."""

@@ -1,0 +1,135 @@
+"""The one error tree. A leaf knows what every front door answers, and whether trying again can help.
+
+    MillpondError
+    ├── RequestError                the caller's mistake: answered with the value shown, the broker goes on
+    │   ├── MalformedBatch          bytes that are no record batch: cut short, lengths that lie
+    │   │   └── CorruptBatch        a batch whose checksum does not fit its bytes
+    │   ├── UnsupportedMagic        a message format other than v2
+    │   ├── UnsupportedCompression  a codec that does not exist
+    │   ├── InvalidRecord           a batch that is whole but says something impossible
+    │   ├── BatchTooLarge           more bytes, inflated bytes or records than allowed
+    │   ├── OffsetOutOfRange        an offset the log does not have
+    │   ├── InvalidTopicName        a name that is no topic
+    │   ├── InvalidSetting          a setting outside its range
+    │   ├── OutOfOrderSequence      an idempotent producer skipped or repeated numbers
+    │   ├── DuplicateSequence       an idempotent batch older than those remembered
+    │   └── StaleProducerEpoch      a producer that a newer one has replaced
+    └── StorageError                the machine's mistake: nothing was acknowledged
+        ├── DiskFull                no space left; the log is as it was and keeps working
+        ├── DiskFailed              the disk refused; the log takes no more until it is opened again
+        ├── LogCorrupted            bytes on disk are not those that were written; never served
+        └── LogClosed               the log was closed while, or before, it was asked
+
+Our own bugs are not in the tree: they assert, and stop. `tests/model/test_errors.py` holds this drawing to the code.
+"""
+
+from typing import ClassVar
+
+
+class MillpondError(Exception):
+    """Base of all; only its leaves are raised. `str(error)` says which value, what is allowed, and what to do."""
+
+    kafka_code: ClassVar[int]
+    http_status: ClassVar[int]
+    grpc_code: ClassVar[str]
+    retriable: ClassVar[bool]
+
+
+class RequestError(MillpondError):
+    http_status = 400
+    grpc_code = "INVALID_ARGUMENT"
+    retriable = False
+
+
+class MalformedBatch(RequestError):
+    kafka_code = 2  # CORRUPT_MESSAGE
+
+
+class CorruptBatch(MalformedBatch):
+    retriable = True  # damaged on the way, most likely; Kafka's clients send it again
+
+
+class UnsupportedMagic(RequestError):
+    kafka_code = 43  # UNSUPPORTED_FOR_MESSAGE_FORMAT
+
+
+class UnsupportedCompression(RequestError):
+    kafka_code = 76  # UNSUPPORTED_COMPRESSION_TYPE
+
+
+class InvalidRecord(RequestError):
+    kafka_code = 87  # INVALID_RECORD
+
+
+class BatchTooLarge(RequestError):
+    kafka_code = 10  # MESSAGE_TOO_LARGE
+    http_status = 413
+
+
+class OffsetOutOfRange(RequestError):
+    kafka_code = 1  # OFFSET_OUT_OF_RANGE
+    http_status = 416
+    grpc_code = "OUT_OF_RANGE"
+
+
+class InvalidTopicName(RequestError):
+    kafka_code = 17  # INVALID_TOPIC_EXCEPTION
+
+
+class InvalidSetting(RequestError):
+    kafka_code = 40  # INVALID_CONFIG
+
+
+class OutOfOrderSequence(RequestError):
+    kafka_code = 45  # OUT_OF_ORDER_SEQUENCE_NUMBER
+    http_status = 409
+    grpc_code = "FAILED_PRECONDITION"
+
+
+class DuplicateSequence(RequestError):
+    kafka_code = 46  # DUPLICATE_SEQUENCE_NUMBER
+    http_status = 409
+    grpc_code = "ALREADY_EXISTS"
+
+
+class StaleProducerEpoch(RequestError):
+    kafka_code = 47  # INVALID_PRODUCER_EPOCH
+    http_status = 409
+    grpc_code = "FAILED_PRECONDITION"
+
+
+class StorageError(MillpondError):
+    kafka_code = 56  # KAFKA_STORAGE_ERROR
+    http_status = 503
+    grpc_code = "UNAVAILABLE"
+    retriable = True
+
+
+class DiskFull(StorageError):
+    http_status = 507
+    grpc_code = "RESOURCE_EXHAUSTED"
+
+
+class DiskFailed(StorageError):
+    pass
+
+
+class LogCorrupted(StorageError):
+    """Says where: `file`, and `position` in it."""
+
+    grpc_code = "DATA_LOSS"
+    http_status = 500
+    retriable = False
+
+    def __init__(self, file: str, position: int, reason: str) -> None:
+        super().__init__(
+            f"{file} is corrupt at byte {position}: {reason}. The bytes from there on are not served; "
+            "restore the file from a replica or a backup, or truncate the log before them"
+        )
+        self.file = file
+        self.position = position
+        self.reason = reason
+
+
+class LogClosed(StorageError):
+    pass

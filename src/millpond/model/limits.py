@@ -1,0 +1,25 @@
+"""Bounds that hold everywhere: nothing that a peer names is allocated before it is checked against one of these.
+
+Pure. A limit that a user may want to move is the default of a setting; the others are walls.
+"""
+
+KIB = 1024
+MIB = 1024 * KIB
+GIB = 1024 * MIB
+
+BATCH_BYTES_MAX = 64 * MIB
+"""Largest record batch, as sent; a wall above every `max.message.bytes`."""
+
+INFLATED_BYTES_MAX = 256 * MIB
+"""Largest content of one compressed batch; more is a bomb."""
+
+RECORDS_PER_BATCH_MAX = 4_000_000
+"""Most records one batch may claim; the claim is also checked against the bytes that are there."""
+
+HEADERS_PER_RECORD_MAX = 10_000
+
+SEGMENT_BYTES_MAX = 2 * GIB - 1
+"""Largest segment: positions and relative offsets are kept in 32 bits."""
+
+TOPIC_NAME_CHARS_MAX = 249
+"""Kafka's bound: the name and `-` and a partition number still fit one directory entry of 255 bytes."""

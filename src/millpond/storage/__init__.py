@@ -1,0 +1,1 @@
+"""The disk: segments, indexes, logs, recovery, retention, compaction, checkpoints."""
