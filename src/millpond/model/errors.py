@@ -18,6 +18,7 @@
         ├── DiskFull                no space left; the log is as it was and keeps working
         ├── DiskFailed              the disk refused; the log takes no more until it is opened again
         ├── LogCorrupted            bytes on disk are not those that were written; never served
+        ├── Truncated               an append was cut off again before it was kept
         └── LogClosed               the log was closed while, or before, it was asked
 
 Our own bugs are not in the tree: they assert, and stop. `tests/model/test_errors.py` holds this drawing to the code.
@@ -129,6 +130,10 @@ class LogCorrupted(StorageError):
         self.file = file
         self.position = position
         self.reason = reason
+
+
+class Truncated(StorageError):
+    kafka_code = 6  # NOT_LEADER_OR_FOLLOWER: only a log that lost its leadership is truncated
 
 
 class LogClosed(StorageError):

@@ -1,0 +1,49 @@
+"""Small documents that change as a whole: written beside, synced, renamed over, and the directory synced.
+
+    line 1   millpond <version> <CRC-32C of line 2, eight hex digits>
+    line 2   JSON
+
+Invariant: after a power cut a reader finds the old document or the new one, whole, or says that there is none.
+Blocks on the disk. Driven by log.py and recovery.py.
+"""
+
+import json
+from typing import Any
+
+from crc32c import crc32c
+
+from millpond.model.ports import Filesystem
+from millpond.storage.names import UNFINISHED
+
+_VERSION = 1
+
+
+def write_document(filesystem: Filesystem, directory: str, name: str, content: object) -> None:
+    """Durable when it returns."""
+    body = json.dumps(content, separators=(",", ":")).encode()
+    head = f"millpond {_VERSION} {crc32c(body):08x}\n".encode()
+    unfinished = f"{directory}/{name}{UNFINISHED}"
+    file = filesystem.open(unfinished, create=True)
+    try:
+        file.truncate(0)
+        file.write(0, (head, body, b"\n"))
+        file.sync()
+    finally:
+        file.close()
+    filesystem.rename(unfinished, f"{directory}/{name}")
+    filesystem.sync_directory(directory)
+
+
+def read_document(filesystem: Filesystem, directory: str, name: str) -> Any | None:  # noqa: ANN401 - JSON is any
+    """None where there is no document, or where its bytes are not those that were written."""
+    path = f"{directory}/{name}"
+    if not filesystem.exists(path):
+        return None
+    file = filesystem.open(path)
+    try:
+        head, _, body = file.read(0, file.size()).rstrip(b"\n").partition(b"\n")
+    finally:
+        file.close()
+    if head != f"millpond {_VERSION} {crc32c(body):08x}".encode():
+        return None
+    return json.loads(body)

@@ -1,0 +1,66 @@
+"""Group commit: one sync at a time, off the loop, shared by everyone who asked before it began.
+
+While one sync runs, those who append meanwhile gather for the next; so the busier a log is, the more appends each
+sync carries, and nobody ever waits for more than two.
+
+Invariant: whoever `join` lets go has had a whole round begin after it joined. Between two rounds, and never beside
+one, `turn` lets somebody else have the files.
+Driven by log.py; waits only through the running loop, so the simulator runs it as it is.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+from millpond.model.errors import StorageError
+
+
+class Round(Protocol):
+    """What there was to sync when the round began."""
+
+    def run(self) -> None:
+        """Blocks; in a thread. Raises StorageError where the promise cannot be kept."""
+
+    def finish(self, failure: StorageError | None) -> None:
+        """On the loop, before anyone who waited goes on."""
+
+
+class GroupCommit:
+    __slots__ = ("_begin", "_next", "_waiting", "turn")
+
+    def __init__(self, begin: Callable[[], Round]) -> None:
+        self._begin = begin
+        self._waiting: list[asyncio.Future[None]] = []
+        self._next: asyncio.Task[None] | None = None
+        self.turn = asyncio.Lock()
+
+    async def join(self) -> None:
+        """Returns when a round that began after this call has ended; raises what went wrong in it."""
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiter)
+        self.request()
+        await waiter
+
+    def request(self) -> None:
+        """Wants a round soon, and waits for none."""
+        if self._next is None:
+            self._next = asyncio.get_running_loop().create_task(self._run())
+
+    async def _run(self) -> None:
+        async with self.turn:
+            self._next = None  # who comes from now on needs another round
+            waiting, self._waiting = self._waiting, []
+            this_round = self._begin()
+            failure: StorageError | None = None
+            try:
+                await asyncio.get_running_loop().run_in_executor(None, this_round.run)
+            except StorageError as error:
+                failure = error
+            this_round.finish(failure)
+        for waiter in waiting:
+            if waiter.cancelled():
+                continue
+            if failure is None:
+                waiter.set_result(None)
+            else:
+                waiter.set_exception(failure)

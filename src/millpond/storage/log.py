@@ -1,0 +1,547 @@
+"""The log of one partition: append, wait until it is kept, read back by offset or by time.
+
+Appends and reads run on the loop and never wait. What blocks for long (syncs, documents, removing files) runs in a
+thread, one job at a time, under the commit's turn. Changes of shape (truncation, retention) take that turn too, and
+change what readers see in one step without waiting in between.
+
+Invariant: offsets in [start_offset, next_offset) are each in exactly one batch of exactly one segment;
+start_offset <= durable_offset <= next_offset; neither start_offset nor what was acknowledged ever moves back,
+except that a truncation may move next_offset and durable_offset.
+Driven by the broker, one task at a time; by tests, directly.
+"""
+
+import asyncio
+import errno
+from bisect import bisect_right
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from millpond.model.errors import (
+    BatchTooLarge,
+    DiskFailed,
+    DiskFull,
+    InvalidRecord,
+    LogClosed,
+    LogCorrupted,
+    OffsetOutOfRange,
+    StorageError,
+    Truncated,
+)
+from millpond.model.ids import NO_PRODUCER, LeaderEpoch, Offset, TimestampMs
+from millpond.model.ports import Buffer, Filesystem
+from millpond.protocol.records import LENGTH_END, BatchHeader, check_batch, check_produced, iter_batches, stamp
+from millpond.storage.checkpoints import write_document
+from millpond.storage.commit import GroupCommit
+from millpond.storage.compaction import LatestKeys, Pass, Source, cleanable_segments, groups_to_merge, rewrite_group
+from millpond.storage.epochs import LeaderEpochs
+from millpond.storage.index import SparseIndex
+from millpond.storage.names import CLEAN_SHUTDOWN, LEADER_EPOCHS, UNFINISHED
+from millpond.storage.producers import ProducerStates
+from millpond.storage.recovery import Recovery, RecoveryReport
+from millpond.storage.retention import SegmentFacts, expired_segments
+from millpond.storage.segment import Segment, Slice
+from millpond.storage.settings import Flush, LogSettings
+from millpond.storage.snapshots import remove_snapshots, restore_producers, write_snapshot
+
+_OFFSETS_PER_SEGMENT_MAX = 2**31 - 1
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+class Appended(NamedTuple):
+    base_offset: Offset
+    last_offset: Offset
+    truncations: int
+    """How often the log had been truncated by then; see `Log.wait_kept`."""
+    is_duplicate: bool = False
+    """The offsets are those of the first time this batch was sent; nothing was written."""
+
+
+class Log:
+    def __init__(self, filesystem: Filesystem, directory: str, settings: LogSettings) -> None:
+        """Use `Log.open`."""
+        recovery = Recovery(filesystem, directory, settings)
+        recovery.run()
+        self.directory = directory
+        self.settings = settings
+        self.report: RecoveryReport = recovery.report
+        self.epochs: LeaderEpochs = recovery.epochs
+        self.producers: ProducerStates = recovery.producers
+        self.start_offset = recovery.checkpoint.start_offset
+        self.next_offset = recovery.segments[-1].next_offset
+        self.durable_offset = self.next_offset
+        self._filesystem = filesystem
+        self._checkpoint = recovery.checkpoint
+        self._segments = recovery.segments
+        self._bases = [segment.base_offset for segment in self._segments]
+        self._active = self._segments[-1]
+        self._active_since_ms: int | None = None
+        self._truncations = 0
+        self._refusal: StorageError | None = None
+        self._is_compacting = False
+        self._commit = GroupCommit(self._begin_round)
+        self._flush_timer: asyncio.TimerHandle | None = None
+        self._rolled: list[_Rolled] = []
+        """Segments sealed since the last commit round began, oldest first."""
+
+    @classmethod
+    def open(cls, filesystem: Filesystem, directory: str, settings: LogSettings | None = None) -> "Log":
+        """Recovers what is there, or begins a new log. Blocks; a crash before makes it read the last segment."""
+        if not filesystem.exists(directory):
+            filesystem.make_directory(directory)
+            filesystem.sync_directory(directory.rpartition("/")[0] or ".")
+        return cls(filesystem, directory, settings or LogSettings())
+
+    # Appending
+
+    def append(self, batch: Buffer, *, leader_epoch: LeaderEpoch) -> Appended:
+        """One batch from a producer. Gives it offsets, and hands it to the operating system; `wait_kept` does the rest.
+
+        A writable buffer is stamped in place, any other is copied once.
+        """
+        if self._refusal is not None:
+            raise self._refusal
+        header = check_batch(batch)
+        check_produced(header)
+        if header.length + LENGTH_END != len(batch):
+            raise InvalidRecord(f"{len(batch)} bytes hold more than one batch; a producer sends one at a time")
+        if len(batch) > self.settings.batch_bytes_max:
+            raise BatchTooLarge(
+                f"the batch has {len(batch)} bytes; allowed are {self.settings.batch_bytes_max} (max.message.bytes)"
+            )
+        if header.producer_id != NO_PRODUCER:
+            duplicate = self.producers.find_duplicate(header)
+            if duplicate is not None:
+                return Appended(duplicate.first_offset, duplicate.last_offset, self._truncations, is_duplicate=True)
+        base_offset = self.next_offset
+        if isinstance(batch, bytes) or (isinstance(batch, memoryview) and batch.readonly):
+            batch = bytearray(batch)
+        stamp(batch, base_offset=base_offset, leader_epoch=leader_epoch)
+        self._write(batch, header, base_offset, leader_epoch)
+        if self.settings.flush is Flush.INTERVAL and self._flush_timer is None:
+            self._start_flush_timer()
+        return Appended(base_offset, Offset(self.next_offset - 1), self._truncations)
+
+    def append_replicated(self, batches: Buffer) -> Appended:
+        """Batches from the leader, with the offsets and epochs it gave them; the first must be the next one here."""
+        if self._refusal is not None:
+            raise self._refusal
+        base_offset = self.next_offset
+        headers = list(iter_batches(batches))
+        expected, epoch = base_offset, self.epochs.latest
+        for _, header in headers:
+            if header.base_offset != expected or header.leader_epoch < epoch:
+                raise InvalidRecord(
+                    f"the leader sent offset {header.base_offset} of epoch {header.leader_epoch}; "
+                    f"here {expected} of epoch {epoch} or newer comes next"
+                )
+            expected, epoch = header.next_offset, header.leader_epoch
+        for position, header in headers:
+            batch = memoryview(batches)[position : position + header.size]
+            self._write(batch, header, header.base_offset, header.leader_epoch)
+        return Appended(base_offset, Offset(self.next_offset - 1), self._truncations)
+
+    def _write(self, batch: Buffer, header: BatchHeader, base_offset: Offset, leader_epoch: LeaderEpoch) -> None:
+        try:
+            if leader_epoch != self.epochs.latest:
+                self._begin_epoch(leader_epoch, base_offset)
+            active = self._active
+            if (active.size + len(batch) > self.settings.segment_bytes and active.size) or (
+                base_offset + header.last_offset_delta - active.base_offset > _OFFSETS_PER_SEGMENT_MAX
+            ):
+                self._roll()
+                active = self._active
+            active.append(batch, header, base_offset=base_offset)
+        except OSError as error:
+            raise self._after_failed_write(error) from error
+        self.next_offset = active.next_offset
+        if header.producer_id != NO_PRODUCER:
+            self.producers.remember(header, base_offset=base_offset)
+
+    def _begin_epoch(self, epoch: LeaderEpoch, start: Offset) -> None:
+        """The history is on disk before the first batch of the epoch is anywhere: recovery relies on it."""
+        history = self.epochs.begin(epoch, start)
+        write_document(self._filesystem, self.directory, LEADER_EPOCHS, history.pairs())
+        self.epochs.adopt(history)
+
+    def _after_failed_write(self, error: OSError) -> StorageError:
+        """Puts the file back as it was."""
+        try:
+            self._active.discard_torn_tail()
+        except OSError as second:
+            return self._refuse(second)
+        return self._explain(error)
+
+    def _explain(self, error: OSError) -> StorageError:
+        """A full disk may have room again later; any other failure ends the log."""
+        if error.errno not in _FULL:
+            return self._refuse(error)
+        return DiskFull(f"no space left for {self.directory}; free some, or let retention do it, and send again")
+
+    def _refuse(self, error: Exception) -> StorageError:
+        self._refusal = DiskFailed(
+            f"{self.directory} takes no more appends, since the disk failed: {error}. What was acknowledged is safe as "
+            "far as the disk is; look after the disk and start again"
+        )
+        return self._refusal
+
+    def _roll(self) -> None:
+        """Seals the last segment and begins the next. A commit round soon makes both durable."""
+        sealed = self._active
+        self._active = Segment.create(
+            self._filesystem,
+            self.directory,
+            self.next_offset,
+            epochs=self.epochs,
+            index_interval=self.settings.index_interval_bytes,
+        )
+        self._active_since_ms = None
+        sealed.seal()
+        self._segments.append(self._active)
+        self._bases.append(self.next_offset)
+        self._rolled.append(_Rolled(sealed, self.next_offset, self.producers.snapshot()))
+        self._commit.request()
+
+    # Keeping
+
+    async def wait_kept(self, appended: Appended) -> None:
+        """Returns when the flush mode's promise holds for an append."""
+        if self.settings.flush is Flush.GROUP and self.durable_offset <= appended.last_offset:
+            await self.flush()
+        if self._truncations != appended.truncations:
+            raise Truncated(f"offset {appended.last_offset} of {self.directory} was truncated before it was kept")
+
+    async def append_and_wait(self, batch: Buffer, *, leader_epoch: LeaderEpoch) -> Appended:
+        appended = self.append(batch, leader_epoch=leader_epoch)
+        await self.wait_kept(appended)
+        return appended
+
+    async def flush(self) -> None:
+        """Returns when everything appended so far is durable, whatever the flush mode."""
+        if self._refusal is not None:
+            raise self._refusal
+        await self._commit.join()
+
+    def _start_flush_timer(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._flush_timer = loop.call_later(self.settings.flush_interval_ms / 1000, self._on_flush_timer)
+
+    def _on_flush_timer(self) -> None:
+        self._flush_timer = None
+        self._commit.request()
+
+    def _begin_round(self) -> "_Round":
+        rolled, self._rolled = self._rolled, []
+        return _Round(self, rolled)
+
+    # Reading
+
+    def read(self, start: Offset, *, bytes_max: int, until: Offset | None = None) -> Slice:
+        """Whole batches from the one that holds `start`: as many as fit, but one even where it is larger.
+
+        None reaches beyond `until`. The data is a view; it stays readable whatever becomes of the log.
+        """
+        if start < self.start_offset or start > self.next_offset:
+            raise OffsetOutOfRange(
+                f"offset {start} is not in {self.directory}, which has {self.start_offset} to {self.next_offset}"
+            )
+        if until is None or until > self.next_offset:
+            until = self.next_offset
+        if start >= until:
+            return Slice(memoryview(b""), start)
+        segment = self._segments[bisect_right(self._bases, start) - 1]
+        found = segment.read(start, bytes_max=bytes_max, until=until, verify=self.settings.verify_reads)
+        if found.next_offset <= start and segment.next_offset <= until:
+            raise LogCorrupted(segment.path, segment.size, f"the batch with offset {start} is missing")
+        return found
+
+    def first_since(self, timestamp: TimestampMs) -> tuple[Offset, TimestampMs] | None:
+        """The first record whose time is `timestamp` or later: its offset and its time."""
+        for segment in self._segments:
+            if segment.size and segment.next_offset > self.start_offset:
+                found = segment.first_since(timestamp, start=self.start_offset)
+                if found is not None:
+                    return found
+        return None
+
+    def end_of_epoch(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
+        """The largest epoch here that is not above `epoch`, and the offset at which it ended."""
+        return self.epochs.end_of(epoch, log_end=self.next_offset)
+
+    def size_bytes(self) -> int:
+        return sum(segment.size for segment in self._segments)
+
+    def facts(self) -> list[SegmentFacts]:
+        return [
+            SegmentFacts(each.base_offset, each.next_offset, each.size, each.max_timestamp) for each in self._segments
+        ]
+
+    # Changing shape
+
+    async def truncate(self, end: Offset) -> None:
+        """Removes every batch that holds `end` or a later offset; durable when it returns."""
+        async with self._commit.turn:
+            if end < self.start_offset:
+                raise OffsetOutOfRange(f"offset {end} is before the start of {self.directory}, {self.start_offset}")
+            if end < self.next_offset:
+                try:
+                    self._truncate(end)
+                except OSError as error:  # also a full disk: half of it may be done
+                    raise self._refuse(error) from error
+
+    def _truncate(self, end: Offset) -> None:
+        # Each step leaves something that recovery cuts to the same place, or to where it was before.
+        keep = bisect_right(self._bases, end - 1) or 1
+        last, dropped = self._segments[keep - 1], self._segments[keep:]
+        self._truncations += 1
+        self._checkpoint.recovery_point = min(self._checkpoint.recovery_point, last.base_offset)
+        self._checkpoint.cleaned_to = min(self._checkpoint.cleaned_to, last.base_offset)
+        self._checkpoint.write(self._filesystem, self.directory)
+        self.epochs.adopt(self.epochs.truncate(end))
+        write_document(self._filesystem, self.directory, LEADER_EPOCHS, self.epochs.pairs())
+        for segment in reversed(dropped):
+            segment.close()
+            segment.remove_files()
+        last.truncate(end)
+        last.unseal()
+        self._segments, self._bases, self._active = self._segments[:keep], self._bases[:keep], last
+        self._rolled = [each for each in self._rolled if each.segment in self._segments[:-1]]
+        self.next_offset = last.next_offset
+        self.durable_offset = min(self.durable_offset, self.next_offset)
+        self.start_offset = self._checkpoint.start_offset = min(self.start_offset, self.next_offset)
+        self.producers = restore_producers(self._filesystem, self.directory, self._segments, before=self.next_offset)
+        remove_snapshots(self._filesystem, self.directory, beyond=self.next_offset)
+        self._filesystem.sync_directory(self.directory)
+
+    async def delete_before(self, offset: Offset) -> None:
+        """Forgets every record before `offset`; durable when it returns. Files go when nothing in them is left."""
+        if offset > self.next_offset:
+            raise OffsetOutOfRange(
+                f"offset {offset} is behind the end of {self.directory}, {self.next_offset}; nothing to delete there"
+            )
+        if offset > self.start_offset:
+            self.start_offset = offset
+            await self._write_start_offset()
+        await self._remove_leading(bisect_right(self._bases, offset) - 1)
+
+    async def upkeep(self, *, now_ms: int) -> None:
+        """Rolls a segment that is old enough and removes those that have had their time. Called now and then."""
+        if self._refusal is not None:
+            raise self._refusal
+        self.producers.expire(before=TimestampMs(now_ms - self.settings.producer_expiry_ms))
+        if self._active.size and self._age_ms(now_ms) >= self.settings.segment_ms:
+            self._roll_now()
+        expired = expired_segments(self.facts(), self.settings, start_offset=self.start_offset, now_ms=now_ms)
+        if expired == len(self._segments):
+            self._roll_now()
+        if expired:
+            self.start_offset = max(self.start_offset, self._bases[expired])
+            await self._write_start_offset()
+            await self._remove_leading(expired)
+
+    def _roll_now(self) -> None:
+        try:
+            self._roll()
+        except OSError as error:
+            raise self._explain(error) from error
+
+    def _age_ms(self, now_ms: int) -> int:
+        """How long the growing segment has been growing, as far as this process and its first batch can tell."""
+        if self._active_since_ms is None:
+            _, first = next(self._active.headers(self._active.base_offset))
+            self._active_since_ms = now_ms if first.max_timestamp < 0 else min(now_ms, first.max_timestamp)
+        return now_ms - self._active_since_ms
+
+    async def _write_start_offset(self) -> None:
+        async with self._commit.turn:
+            self._checkpoint.start_offset = self.start_offset
+            self._checkpoint.recovery_point = self.durable_offset
+            await self._off_loop(lambda: self._checkpoint.write(self._filesystem, self.directory))
+
+    async def _remove_leading(self, count: int) -> None:
+        """The start offset on disk is behind these segments already; so each file may go or stay."""
+        async with self._commit.turn:
+            removed = [each for each in self._segments[:count] if each.next_offset <= self._checkpoint.start_offset]
+            if not removed:
+                return
+            self._segments, self._bases = self._segments[len(removed) :], self._bases[len(removed) :]
+            self._rolled = [each for each in self._rolled if each.segment not in removed]
+            self.epochs.adopt(self.epochs.forget_before(self._bases[0]))
+            await self._off_loop(lambda: self._remove_files(removed, self.epochs.pairs()))
+
+    def _remove_files(self, segments: list[Segment], epochs: list[tuple[LeaderEpoch, Offset]]) -> None:
+        for segment in segments:
+            segment.close()
+            segment.remove_files()
+        # Only then: recovery must know the epochs of every file it may find.
+        self._filesystem.sync_directory(self.directory)
+        write_document(self._filesystem, self.directory, LEADER_EPOCHS, epochs)
+
+    # Compacting
+
+    async def compact(self, *, now_ms: int) -> None:
+        """One pass, where it is worth one. Reading and writing happen in a thread; appends and reads go on."""
+        if self._refusal is not None:
+            raise self._refusal
+        facts, cleaned_to = self.facts(), self._checkpoint.cleaned_to
+        synced_to = self._checkpoint.recovery_point
+        count = cleanable_segments(facts, self.settings, cleaned_to=cleaned_to, synced_to=synced_to, now_ms=now_ms)
+        if not self.settings.compact or not count or self._is_compacting:
+            return
+        self._is_compacting = True
+        try:
+            await self._compact(self._segments[:count], facts[:count], now_ms)
+        finally:
+            self._is_compacting = False
+
+    async def _compact(self, segments: list[Segment], facts: list[SegmentFacts], now_ms: int) -> None:
+        sources = [Source(each.path, each.base_offset, each.content()) for each in segments]
+        since, keys_max = self._checkpoint.cleaned_to, self.settings.compaction_keys_max
+        loop, truncations = asyncio.get_running_loop(), self._truncations
+        latest = await loop.run_in_executor(None, lambda: LatestKeys.read(sources, since=since, keys_max=keys_max))
+        by = Pass(latest, self.producers.last_offsets(), now_ms, self.settings.tombstone_grace_ms)
+        for group in groups_to_merge(facts, self.settings):
+            index = await loop.run_in_executor(None, self._rewrite, sources[group], by)
+            if index is None:
+                continue
+            async with self._commit.turn:
+                if truncations != self._truncations or any(each not in self._segments for each in segments[group]):
+                    return  # the log has changed underneath; the unfinished file goes with the next pass or start
+                await self._replace(segments[group], index)
+        async with self._commit.turn:
+            if truncations == self._truncations:
+                self._checkpoint.cleaned_to = latest.end
+                await self._off_loop(lambda: self._checkpoint.write(self._filesystem, self.directory))
+
+    def _rewrite(self, sources: list[Source], by: Pass) -> SparseIndex | None:
+        try:
+            return rewrite_group(
+                self._filesystem,
+                sources,
+                by,
+                epochs=self.epochs,
+                index_interval=self.settings.index_interval_bytes,
+            )
+        except OSError as error:
+            raise self._explain(error) from error
+
+    async def _replace(self, old: list[Segment], index: SparseIndex) -> None:
+        """Puts the rewritten file in the place of some segments, for readers in one step."""
+        await self._off_loop(lambda: self._remove_index_files(old))
+        self._filesystem.rename(old[0].path + UNFINISHED, old[0].path)
+        new = Segment(
+            self._filesystem,
+            self.directory,
+            old[0].base_offset,
+            next_offset=old[-1].next_offset,
+            epochs=self.epochs,
+            index_interval=self.settings.index_interval_bytes,
+        )
+        new.adopt_index(index)
+        first = self._segments.index(old[0])
+        self._segments[first : first + len(old)] = [new]
+        self._bases[first : first + len(old)] = [new.base_offset]
+        await self._off_loop(lambda: self._finish_replacing(old, new))
+
+    def _remove_index_files(self, segments: list[Segment]) -> None:
+        for segment in segments:
+            segment.remove_index_file()
+        self._filesystem.sync_directory(self.directory)
+
+    def _finish_replacing(self, old: list[Segment], new: Segment) -> None:
+        # The new name is durable before any of the others goes: until then, both ways lead to the same records.
+        self._filesystem.sync_directory(self.directory)
+        for segment in old:
+            segment.close()
+        for segment in old[1:]:
+            segment.remove_files()
+        self._filesystem.sync_directory(self.directory)
+        new.save_index()
+
+    # Ending
+
+    async def close(self) -> None:
+        """Syncs everything and leaves the marker that lets the next open skip the check."""
+        if isinstance(self._refusal, LogClosed):
+            return
+        try:
+            if self._refusal is None:
+                await self._commit.join()
+                async with self._commit.turn:
+                    self._refusal = LogClosed(f"{self.directory} is closed")
+                    await self._off_loop(self._write_closing_documents)
+        finally:
+            self.abandon()
+
+    def _write_closing_documents(self) -> None:
+        active, directory = self._active, self.directory
+        active.file.sync()
+        active.save_index()
+        write_snapshot(self._filesystem, directory, self.next_offset, self.producers.snapshot())
+        self._checkpoint.recovery_point = self.next_offset
+        self._checkpoint.write(self._filesystem, directory)
+        marker = {"segment": active.base_offset, "bytes": active.size, "next_offset": self.next_offset}
+        write_document(self._filesystem, directory, CLEAN_SHUTDOWN, marker)
+
+    def abandon(self) -> None:
+        """Lets go of the files and keeps no further promise: what a kill does, without one."""
+        self._refusal = LogClosed(f"{self.directory} is closed")
+        if self._flush_timer is not None:
+            self._flush_timer.cancel()
+            self._flush_timer = None
+        for segment in self._segments:
+            segment.close()
+
+    # The disk's answers
+
+    async def _off_loop(self, work: Callable[[], None]) -> None:
+        try:
+            await asyncio.get_running_loop().run_in_executor(None, work)
+        except OSError as error:
+            raise self._explain(error) from error
+
+
+class _Rolled(NamedTuple):
+    """A sealed segment that is not known to be on disk yet, and the producers as they were at its end."""
+
+    segment: Segment
+    next_offset: Offset
+    producers: list[Any]
+
+
+class _Round:
+    """One commit: syncs what had been written when it began."""
+
+    def __init__(self, log: Log, rolled: list[_Rolled]) -> None:
+        self._log = log
+        self._rolled = rolled
+        self._active = log._active
+        self._end = log.next_offset
+
+    def run(self) -> None:
+        log = self._log
+        try:
+            for rolled in self._rolled:
+                rolled.segment.file.sync()
+            self._active.file.sync()
+            if self._rolled:
+                log._filesystem.sync_directory(log.directory)
+        except OSError as error:
+            raise log._refuse(error) from error
+        if self._rolled:
+            # These save work at the next start; the promise does not rest on them.
+            with suppress(OSError):
+                self._write_documents(log)
+
+    def _write_documents(self, log: Log) -> None:
+        for rolled in self._rolled:
+            rolled.segment.save_index()
+            write_snapshot(log._filesystem, log.directory, rolled.next_offset, rolled.producers)
+        log._checkpoint.recovery_point = self._end
+        log._checkpoint.write(log._filesystem, log.directory)
+
+    def finish(self, failure: StorageError | None) -> None:
+        if failure is None:
+            self._log.durable_offset = max(self._log.durable_offset, self._end)
+            for rolled in self._rolled:
+                rolled.segment.close_file()

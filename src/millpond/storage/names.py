@@ -1,0 +1,65 @@
+"""Names on disk: one directory a partition, files in it named for the first offset they hold.
+
+    <topic>-<partition>/
+        00000000000000001500.log        record batches, back to back: exactly the bytes that travel on the wire
+        00000000000000001500.index      where offsets and times lie in that .log (index.py)
+        00000000000000001500.producers  idempotent producers as they were before offset 1500 (producers.py)
+        checkpoint                      what is known to be on disk (checkpoints.py)
+        leader-epochs                   which leader wrote from where on (epochs.py)
+        clean-shutdown                  only after an orderly close
+        *.new                           being written; removed when found
+
+Invariant: no topic name leads outside its own directory, because only `[a-zA-Z0-9._-]` gets this far.
+Pure.
+"""
+
+import re
+
+from millpond.model.errors import InvalidTopicName
+from millpond.model.ids import Offset, TopicPartition
+from millpond.model.limits import TOPIC_NAME_CHARS_MAX
+
+LOG = ".log"
+INDEX = ".index"
+PRODUCERS = ".producers"
+UNFINISHED = ".new"
+CHECKPOINT = "checkpoint"
+LEADER_EPOCHS = "leader-epochs"
+CLEAN_SHUTDOWN = "clean-shutdown"
+
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]+")
+_PARTITION_DIRECTORY = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>0|[1-9][0-9]{0,9})")
+_OFFSET_FILE = re.compile(r"(?P<offset>[0-9]{20})(?P<suffix>\.[a-z]+)")
+
+
+def check_topic_name(topic: str) -> None:
+    if topic in (".", "..") or len(topic) > TOPIC_NAME_CHARS_MAX or not _TOPIC.fullmatch(topic):
+        shown = topic if len(topic) <= 80 else topic[:80] + "…"
+        raise InvalidTopicName(
+            f"{shown!r} ({len(topic)} characters) is no topic name; allowed are 1 to {TOPIC_NAME_CHARS_MAX} of "
+            "a-z A-Z 0-9 . _ - and neither '.' nor '..'"
+        )
+
+
+def partition_directory(at: TopicPartition) -> str:
+    check_topic_name(at.topic)
+    assert at.partition >= 0, at
+    return f"{at.topic}-{at.partition}"
+
+
+def parse_partition_directory(name: str) -> TopicPartition | None:
+    """None for a directory that is not a partition's."""
+    match = _PARTITION_DIRECTORY.fullmatch(name)
+    if match is None or match["topic"] in (".", ".."):
+        return None
+    return TopicPartition(match["topic"], int(match["partition"]))
+
+
+def offset_file(offset: Offset, suffix: str) -> str:
+    return f"{offset:020d}{suffix}"
+
+
+def offsets_of(names: list[str], suffix: str) -> list[Offset]:
+    """The offsets of all files with that suffix, ascending."""
+    matches = (_OFFSET_FILE.fullmatch(name) for name in names)
+    return sorted(Offset(int(match["offset"])) for match in matches if match and match["suffix"] == suffix)

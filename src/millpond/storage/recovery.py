@@ -1,0 +1,275 @@
+"""Opening a log as its last process left it: after an orderly close, after a kill, after a power cut.
+
+An orderly close leaves a marker that names the last segment, its size and the next offset. The marker proves itself:
+anything written since changes that size, and a truncation removes the marker for good before it touches the log.
+
+Otherwise the checkpoint says up to which offset everything was synced, the *recovery point*. From the segment that
+holds it on, every batch is checked:
+- something not whole at or behind the recovery point was never acknowledged, or not yet synced: the log ends there;
+- something not whole before it was whole once: that is damage. It is reported, stays where it is, is never served,
+  and its offsets are never given to other records.
+
+Invariant: whatever a power cut left, what is opened holds whole batches without gaps, everything that was ever
+acknowledged, and is synced itself before it is served. A power cut during recovery is recovered from the same way.
+Blocks on the disk. Driven by log.py.
+"""
+
+from dataclasses import dataclass, field
+
+from millpond.model.ids import LeaderEpoch, Offset
+from millpond.model.ports import Filesystem
+from millpond.storage.checkpoints import read_document, write_document
+from millpond.storage.epochs import LeaderEpochs
+from millpond.storage.index import SparseIndex
+from millpond.storage.names import (
+    CHECKPOINT,
+    CLEAN_SHUTDOWN,
+    LEADER_EPOCHS,
+    LOG,
+    PRODUCERS,
+    UNFINISHED,
+    offset_file,
+    offsets_of,
+)
+from millpond.storage.producers import ProducerStates
+from millpond.storage.scan import Damage, scan_segment, skip_damage, whole_batches
+from millpond.storage.segment import Segment
+from millpond.storage.settings import LogSettings
+from millpond.storage.snapshots import remove_snapshots, restore_producers
+
+
+@dataclass(slots=True)
+class RecoveryReport:
+    """For people: what was found, and what was done about it."""
+
+    clean: bool = False
+    bytes_scanned: int = 0
+    bytes_cut: int = 0
+    """Torn tail: written, never acknowledged, not whole."""
+    cut_reason: str | None = None
+    segments_removed: int = 0
+    damages: list[Damage] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Checkpoint:
+    """The `checkpoint` document."""
+
+    recovery_point: Offset
+    """Everything below was synced."""
+    start_offset: Offset
+    """Nothing below is served any more."""
+    cleaned_to: Offset
+    """Everything below was compacted once."""
+
+    def write(self, filesystem: Filesystem, directory: str) -> None:
+        content = {name: getattr(self, name) for name in self.__slots__}
+        write_document(filesystem, directory, CHECKPOINT, content)
+
+    @classmethod
+    def read(cls, filesystem: Filesystem, directory: str, bases: list[Offset]) -> "Checkpoint":
+        content = read_document(filesystem, directory, CHECKPOINT)
+        if content is None:
+            # Lost, so be careful: what was sealed is taken as synced, so that no damage in it is mistaken for a tail.
+            return cls(recovery_point=bases[-1], start_offset=bases[0], cleaned_to=bases[0])
+        return cls(**content)
+
+
+class Recovery:
+    """One opening of one log; holds the parts that the log then takes over."""
+
+    def __init__(self, filesystem: Filesystem, directory: str, settings: LogSettings) -> None:
+        self._filesystem = filesystem
+        self._directory = directory
+        self._index_interval = settings.index_interval_bytes
+        self.report = RecoveryReport()
+        self.segments: list[Segment] = []
+        self.epochs = LeaderEpochs([])
+        self.producers = ProducerStates()
+        self.checkpoint = Checkpoint(Offset(0), Offset(0), Offset(0))
+
+    def run(self) -> None:
+        names = self._remove_unfinished()
+        bases = offsets_of(names, LOG)
+        if not bases:
+            self._begin_empty()
+            return
+        self.checkpoint = Checkpoint.read(self._filesystem, self._directory, bases)
+        history = read_document(self._filesystem, self._directory, LEADER_EPOCHS)
+        if history is not None:
+            self.epochs.adopt(LeaderEpochs([(LeaderEpoch(epoch), Offset(start)) for epoch, start in history]))
+        if history is None or not self._open_clean(bases):
+            self._open_unclean(bases, believe_batches=history is None)
+        self.segments[-1].unseal()
+        self.checkpoint.start_offset = max(self.checkpoint.start_offset, self.segments[0].base_offset)
+        if self._filesystem.exists(f"{self._directory}/{CLEAN_SHUTDOWN}"):
+            self._filesystem.remove(f"{self._directory}/{CLEAN_SHUTDOWN}")
+
+    def _remove_unfinished(self) -> list[str]:
+        names = self._filesystem.list(self._directory)
+        for name in names:
+            if name.endswith(UNFINISHED):
+                self._filesystem.remove(f"{self._directory}/{name}")
+        return names
+
+    def _begin_empty(self) -> None:
+        """Every log has its documents and one segment, on disk, before anything is appended."""
+        self.report.clean = True
+        content = read_document(self._filesystem, self._directory, CHECKPOINT)
+        if content is not None:
+            self.checkpoint = Checkpoint(**content)
+        self.checkpoint.write(self._filesystem, self._directory)
+        write_document(self._filesystem, self._directory, LEADER_EPOCHS, [])
+        self._create_segment(self.checkpoint.start_offset)
+        self._filesystem.sync_directory(self._directory)
+
+    def _create_segment(self, base: Offset) -> None:
+        segment = Segment.create(
+            self._filesystem, self._directory, base, epochs=self.epochs, index_interval=self._index_interval
+        )
+        self.segments.append(segment)
+
+    def _existing_segments(self, bases: list[Offset], end: Offset) -> list[Segment]:
+        following = [*bases[1:], end]
+        return [
+            Segment(
+                self._filesystem,
+                self._directory,
+                base,
+                next_offset=next_offset,
+                epochs=self.epochs,
+                index_interval=self._index_interval,
+            )
+            for base, next_offset in zip(bases, following, strict=True)
+        ]
+
+    # After an orderly close
+
+    def _open_clean(self, bases: list[Offset]) -> bool:
+        marker = read_document(self._filesystem, self._directory, CLEAN_SHUTDOWN)
+        last = f"{self._directory}/{offset_file(bases[-1], LOG)}"
+        if marker is None or marker["segment"] != bases[-1] or marker["bytes"] != self._filesystem.size(last):
+            return False
+        snapshot = read_document(self._filesystem, self._directory, offset_file(marker["next_offset"], PRODUCERS))
+        if snapshot is None:
+            return False
+        self.report.clean = True
+        self.producers = ProducerStates.restore(snapshot)
+        self.segments = self._existing_segments(bases, Offset(marker["next_offset"]))
+        return True
+
+    # After anything else
+
+    def _open_unclean(self, bases: list[Offset], *, believe_batches: bool) -> None:
+        segments = self._existing_segments(bases, end=bases[-1])
+        if believe_batches:
+            self._epochs_from_batches(segments)
+        point = self.checkpoint.recovery_point
+        sealed_count = max(0, sum(segment.base_offset <= point for segment in segments) - 1)
+        self._take_sealed(segments[:sealed_count])
+        scan_start = segments[sealed_count].base_offset
+        self.producers = restore_producers(self._filesystem, self._directory, self.segments, before=scan_start)
+        self._scan_tail(segments[sealed_count:])
+        self._remove_forgotten()
+        self._filesystem.sync_directory(self._directory)
+        end = self.segments[-1].next_offset
+        remove_snapshots(self._filesystem, self._directory, beyond=end)
+        self.epochs.adopt(self.epochs.truncate(end))
+        write_document(self._filesystem, self._directory, LEADER_EPOCHS, self.epochs.pairs())
+        self.checkpoint.recovery_point = end
+        self.checkpoint.cleaned_to = min(self.checkpoint.cleaned_to, end)
+        self.checkpoint.write(self._filesystem, self._directory)
+
+    def _remove_forgotten(self) -> None:
+        """What lies wholly before the start offset: its removal had been decided, and was cut short."""
+        forgotten = [each for each in self.segments[:-1] if each.next_offset <= self.checkpoint.start_offset]
+        self._remove(forgotten)
+        self.segments = self.segments[len(forgotten) :]
+
+    def _remove(self, segments: list[Segment]) -> None:
+        for segment in reversed(segments):
+            segment.close()
+            segment.remove_files()
+        self.report.segments_removed += len(segments)
+
+    def _epochs_from_batches(self, segments: list[Segment]) -> None:
+        """The history is lost, which no power cut does: whole batches are believed as far as they can be read."""
+        pairs: list[tuple[LeaderEpoch, Offset]] = []
+        for segment in segments:
+            for header in whole_batches(segment.content()):
+                if not pairs or header.leader_epoch > pairs[-1][0]:
+                    pairs.append((header.leader_epoch, header.base_offset))
+            segment.close()
+        self.epochs.adopt(LeaderEpochs(pairs))
+
+    def _take_sealed(self, segments: list[Segment]) -> None:
+        """Segments that were synced whole. Two of them overlap where a merge by compaction was cut short."""
+        for segment in segments:
+            index = segment.index
+            if self.segments and segment.base_offset < self.segments[-1].index.next_offset:
+                self._remove([segment])  # the one before holds all that is left of it
+                continue
+            if self.segments and segment.base_offset > self.segments[-1].index.next_offset:
+                self._report_missing(self.segments[-1])
+            segment.next_offset = max(segment.next_offset, index.next_offset)
+            self.segments.append(segment)
+
+    def _report_missing(self, segment: Segment) -> None:
+        index = segment.index
+        self.report.damages.append(
+            Damage(segment.path, segment.size, index.next_offset, "the batches that followed are missing")
+        )
+
+    def _scan_tail(self, segments: list[Segment]) -> None:
+        """Checks every batch; the first that is not whole, at or behind the recovery point, ends the log."""
+        point = self.checkpoint.recovery_point
+        for number, segment in enumerate(segments):
+            if self.segments:
+                last = self.segments[-1]
+                if segment.base_offset > last.next_offset >= point:
+                    self._remove(segments[number:])  # what led here was never synced, so neither was this
+                    break
+                if segment.base_offset > last.next_offset:
+                    self._report_missing(last)
+                    last.next_offset = segment.base_offset
+            is_whole = self._scan(segment)
+            self.segments.append(segment)
+            if not is_whole:
+                self._remove(segments[number + 1 :])
+                break
+        if self.segments[-1].next_offset < point:
+            self._begin_behind_damage(point)
+
+    def _scan(self, segment: Segment) -> bool:
+        """Whether the segment is whole to its end; where it is not, it ends there from now on."""
+        index = SparseIndex(segment.base_offset)
+        content = segment.content()
+        self.report.bytes_scanned += len(content)
+        while True:
+            fault = scan_segment(
+                content,
+                index,
+                epochs=self.epochs,
+                index_interval=self._index_interval,
+                on_producer=lambda header: self.producers.remember(header, base_offset=header.base_offset),
+            )
+            if fault is None or index.next_offset >= self.checkpoint.recovery_point:
+                break
+            self.report.damages.append(Damage(segment.path, index.log_bytes, index.next_offset, fault))
+            if not skip_damage(content, index):
+                break
+        torn_bytes = len(content) - index.log_bytes
+        if torn_bytes:
+            self.report.bytes_cut += torn_bytes
+            self.report.cut_reason = f"{segment.path} at byte {index.log_bytes}: {fault}"
+        del content  # a map must be gone before its file is cut
+        segment.end_at(index)
+        return torn_bytes == 0
+
+    def _begin_behind_damage(self, point: Offset) -> None:
+        """Offsets that were given out once are never given out again, even where their records are gone."""
+        last = self.segments[-1]
+        if not any(damage.file == last.path for damage in self.report.damages):
+            self._report_missing(last)
+        last.next_offset = point
+        self._create_segment(point)

@@ -1,0 +1,367 @@
+"""One file of a log, from its base offset on: batches back to back, and the sparse index that finds them.
+
+The last segment of a log grows; the others are sealed and never change. Reads are views over a map of the file
+where that is possible: always in a sealed segment; in the growing one for all but its newest bytes, which are
+read into memory of their own until they are worth another map.
+
+Invariant: `size` and `next_offset` count whole batches only, and offsets in it have no gaps.
+Blocks on the disk. Driven by log.py, on the loop; only `file.sync` and `save_index` may run in another thread.
+"""
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from millpond.model.errors import LogCorrupted, MillpondError, RequestError
+from millpond.model.ids import Offset, TimestampMs
+from millpond.model.limits import MIB
+from millpond.model.ports import Buffer, File, Filesystem
+from millpond.protocol.records import HEADER_BYTES, LENGTH_END, BatchHeader, decode_batch, parse_header
+from millpond.storage.epochs import LeaderEpochs
+from millpond.storage.index import SparseIndex
+from millpond.storage.names import INDEX, LOG, UNFINISHED, offset_file
+from millpond.storage.scan import explain, scan_around_damage, scan_segment
+
+_FRONT = struct.Struct("!qiibIhi")
+"""base offset, length, epoch, magic, crc, attributes, last offset delta"""
+
+_CRC_START = 21
+_LENGTH_MIN = HEADER_BYTES - LENGTH_END
+_UNMAPPED_BYTES_MAX = MIB
+"""How far the growing segment may outrun its map before it is mapped anew."""
+_COPY_BYTES = 4 * MIB
+
+
+class Slice(NamedTuple):
+    """Whole batches, as they lie on disk. The first may begin before the offset asked for."""
+
+    data: memoryview
+    next_offset: Offset
+    """Where to go on reading."""
+
+
+class Segment:
+    __slots__ = (
+        "_directory",
+        "_epochs",
+        "_file",
+        "_filesystem",
+        "_index",
+        "_index_due",
+        "_index_interval",
+        "_map",
+        "base_offset",
+        "is_sealed",
+        "next_offset",
+        "path",
+        "size",
+    )
+
+    def __init__(
+        self,
+        filesystem: Filesystem,
+        directory: str,
+        base_offset: Offset,
+        *,
+        next_offset: Offset,
+        epochs: LeaderEpochs,
+        index_interval: int,
+    ) -> None:
+        """A sealed segment whose file is there already. Nothing of it is opened before it is needed."""
+        self.path = f"{directory}/{offset_file(base_offset, LOG)}"
+        self.base_offset = base_offset
+        self.next_offset = next_offset
+        self.size = filesystem.size(self.path)
+        self.is_sealed = True
+        self._directory = directory
+        self._filesystem = filesystem
+        self._epochs = epochs
+        self._file: File | None = None
+        self._map = memoryview(b"")
+        self._index: SparseIndex | None = None
+        self._index_interval = index_interval
+        self._index_due = 0
+
+    def __repr__(self) -> str:
+        return f"Segment({self.path}, {self.size} bytes, next {self.next_offset})"
+
+    @classmethod
+    def create(
+        cls,
+        filesystem: Filesystem,
+        directory: str,
+        base_offset: Offset,
+        *,
+        epochs: LeaderEpochs,
+        index_interval: int,
+    ) -> "Segment":
+        """An empty segment that can grow. Its name is durable after a `sync_directory`."""
+        file = filesystem.open(f"{directory}/{offset_file(base_offset, LOG)}", create=True)
+        file.truncate(0)
+        segment = cls(
+            filesystem, directory, base_offset, next_offset=base_offset, epochs=epochs, index_interval=index_interval
+        )
+        segment._file = file
+        segment._index = SparseIndex(base_offset)
+        segment.is_sealed = False
+        return segment
+
+    # Facts
+
+    @property
+    def file(self) -> File:
+        if self._file is None:
+            self._file = self._filesystem.open(self.path)
+        return self._file
+
+    @property
+    def index_path(self) -> str:
+        return f"{self._directory}/{offset_file(self.base_offset, INDEX)}"
+
+    @property
+    def index(self) -> SparseIndex:
+        """Loaded on first use; built anew from the log where there is none to be trusted."""
+        if self._index is None:
+            index = SparseIndex.load(
+                self._filesystem, self.index_path, base_offset=self.base_offset, log_bytes=self.size
+            )
+            if index is None:
+                index = SparseIndex(self.base_offset)
+                scan_around_damage(
+                    self._whole(), index, file=self.path, epochs=self._epochs, index_interval=self._index_interval
+                )
+            self._index = index
+        return self._index
+
+    @property
+    def max_timestamp(self) -> TimestampMs:
+        return self.index.max_timestamp
+
+    # Growing
+
+    def append(self, data: Buffer, header: BatchHeader, *, base_offset: Offset) -> None:
+        """One batch, already stamped. After an OSError the segment is as it was; its file may have a torn tail."""
+        index = self._index
+        file = self._file
+        assert index is not None and file is not None and not self.is_sealed  # noqa: PT018 - one check on the hot path
+        position = self.size
+        file.write(position, (data,))
+        if header.max_timestamp > index.max_timestamp:
+            index.max_timestamp = header.max_timestamp
+        if position >= self._index_due:
+            index.add(base_offset, position)
+            self._index_due = position + self._index_interval
+        self.size = position + header.length + LENGTH_END
+        self.next_offset = Offset(base_offset + header.last_offset_delta + 1)
+
+    def discard_torn_tail(self) -> None:
+        """Removes what a failed append may have left behind the last whole batch."""
+        self.file.truncate(self.size)
+
+    def seal(self) -> None:
+        self.is_sealed = True
+
+    def unseal(self) -> None:
+        """Lets a segment grow on: the last one after a restart, or the one that a truncation made the last."""
+        index = self.index
+        index.make_writable()
+        self._index_due = index.last_position + self._index_interval if len(index) else 0
+        self.is_sealed = False
+        self.file  # noqa: B018 - appends find it open
+
+    def adopt_index(self, index: SparseIndex) -> None:
+        """An index that was built with the file."""
+        assert (index.log_bytes, index.next_offset) == (self.size, self.next_offset)
+        self._index = index
+
+    def save_index(self) -> None:
+        """Worth doing once the segment is sealed or closed: a growing one's index is stale at once."""
+        index = self.index
+        index.next_offset, index.log_bytes = self.next_offset, self.size
+        index.save(self._filesystem, self.index_path)
+
+    # Cutting
+
+    def truncate(self, end: Offset) -> None:
+        """Cuts so that no batch with an offset of `end` or above remains. The file is synced, names are not.
+
+        Views handed out earlier stay readable: a file that was mapped is replaced by a copy of its front instead of
+        being cut, since reading a map beyond the end of its file kills the process.
+        """
+        offset, position = self.index.position_at_or_before(end)
+        while position < self.size:
+            # Read, not mapped: a file that nobody mapped can be cut in place.
+            base, length, _, _, _, _, delta = _FRONT.unpack(self.file.read(position, _FRONT.size))
+            if base != offset or length < _LENGTH_MIN or delta < 0:
+                raise LogCorrupted(self.path, position, f"no batch begins here, though offset {offset} should")
+            if base + delta >= end:
+                break
+            offset, position = Offset(base + delta + 1), position + length + LENGTH_END
+        self.remove_index_file()
+        if len(self._map):
+            self._replace_by_front(position)
+        else:
+            self.file.truncate(position)
+            self.file.sync()
+        self.size, self.next_offset = position, offset
+        self._rewind_index()
+
+    def end_at(self, index: SparseIndex) -> None:
+        """Takes over what a scan of the file found: it ends where the scan did, and is synced. Nobody may read yet."""
+        self.close()
+        if index.log_bytes < self.size:
+            self.file.truncate(index.log_bytes)
+        self.file.sync()
+        self.size, self.next_offset, self._index = index.log_bytes, index.next_offset, index
+
+    def _replace_by_front(self, size: int) -> None:
+        copy = self._filesystem.open(self.path + UNFINISHED, create=True)
+        try:
+            copy.truncate(0)
+            for position in range(0, size, _COPY_BYTES):
+                copy.write(position, (self.file.read(position, min(_COPY_BYTES, size - position)),))
+            copy.sync()
+        finally:
+            copy.close()
+        self.close()
+        self._filesystem.rename(self.path + UNFINISHED, self.path)
+
+    def _rewind_index(self) -> None:
+        index = self.index
+        index.make_writable()
+        index.rewind(self.size)
+        content = memoryview(self.file.read(index.log_bytes, self.size - index.log_bytes))
+        scan_segment(content, index, origin=index.log_bytes, epochs=None, index_interval=self._index_interval)
+        assert (index.log_bytes, index.next_offset) == (self.size, self.next_offset)
+
+    # Reading
+
+    def read(self, start: Offset, *, bytes_max: int, until: Offset, verify: bool) -> Slice:
+        """Batches from the one that holds `start`, as many as fit, but at least one; none that reaches `until`."""
+        expected, position = self.index.position_at_or_before(start)
+        # The batch wanted begins less than an index interval behind the place that the index knows.
+        view = self._view(position, self._index_interval + max(bytes_max, HEADER_BYTES))
+        room = self.size - position
+        begin = end = 0
+        written_epoch, epoch_end = self._epochs.at(expected)
+        while end < room:
+            if end + HEADER_BYTES > len(view):
+                if end > begin:
+                    break
+                view = self._view(position, end + HEADER_BYTES)
+            if end + HEADER_BYTES > room:
+                raise self._corrupted(view, end, position, expected)
+            base, length, epoch, magic, crc, _, delta = _FRONT.unpack_from(view, end)
+            size = length + LENGTH_END
+            if base != expected or length < _LENGTH_MIN or end + size > room or delta < 0 or magic != 2:
+                raise self._corrupted(view, end, position, expected)
+            following = base + delta + 1
+            if following <= start:  # before what was asked for
+                begin = end = end + size
+                expected = Offset(following)
+                continue
+            if following > until or (end > begin and end + size - begin > bytes_max):
+                break
+            if end + size > len(view):
+                view = self._view(position, end + size)
+            if verify:
+                if expected >= epoch_end:
+                    written_epoch, epoch_end = self._epochs.at(expected)
+                if epoch != written_epoch or crc32c(view[end + _CRC_START : end + size]) != crc:
+                    raise self._corrupted(view, end, position, expected)
+            end += size
+            expected = Offset(following)
+        return Slice(view[begin:end], expected)
+
+    def first_since(self, timestamp: TimestampMs, *, start: Offset) -> tuple[Offset, TimestampMs] | None:
+        """The first record at or behind `start` that is not older than `timestamp`."""
+        if timestamp > self.max_timestamp:
+            return None
+        offset, position = self.index.position_before_time(timestamp)
+        content = self._whole()
+        for at, header in self._headers(content, position, offset):
+            if header.max_timestamp < timestamp or header.next_offset <= start:
+                continue
+            for record_offset, record_timestamp in _times(content, at, header):
+                if record_offset >= start and record_timestamp >= timestamp:
+                    return record_offset, record_timestamp
+        return None
+
+    def headers(self, start: Offset) -> Iterator[tuple[int, BatchHeader]]:
+        """Position and header of each batch from the one that holds `start` to the end, checksums unseen."""
+        offset, position = self.index.position_at_or_before(start)
+        for at, header in self._headers(self._whole(), position, offset):
+            if header.next_offset > start:
+                yield at, header
+
+    def content(self) -> memoryview:
+        return self._whole()
+
+    def _headers(self, content: memoryview, position: int, expected: Offset) -> Iterator[tuple[int, BatchHeader]]:
+        while position < self.size:
+            header = self._header_in(content, position, expected)
+            yield position, header
+            expected, position = header.next_offset, position + header.size
+
+    def _header_in(self, content: memoryview, position: int, expected: Offset) -> BatchHeader:
+        try:
+            header = parse_header(content, position)
+        except MillpondError as error:
+            raise LogCorrupted(self.path, position, str(error)) from error
+        if header.base_offset != expected:
+            raise LogCorrupted(self.path, position, f"offset {header.base_offset} stands where {expected} comes next")
+        return header
+
+    def _corrupted(self, view: memoryview, at: int, position: int, expected: Offset) -> LogCorrupted:
+        reason = explain(view, at, expected=expected, epoch=self._epochs.at(expected)[0])
+        return LogCorrupted(self.path, position + at, reason)
+
+    def _view(self, position: int, size: int) -> memoryview:
+        end = min(position + size, self.size)
+        if end > len(self._map):
+            if not self.is_sealed and self.size - len(self._map) < _UNMAPPED_BYTES_MAX:
+                return memoryview(self.file.read(position, end - position))
+            self._whole()
+        return self._map[position:end]
+
+    def _whole(self) -> memoryview:
+        if len(self._map) < self.size:
+            was_open = self._file is not None
+            self._map = self.file.map()
+            if not was_open:
+                self.close_file()  # the map is enough
+            if len(self._map) < self.size:
+                raise LogCorrupted(self.path, len(self._map), f"the file ends here, of {self.size} bytes")
+        return self._map[: self.size]
+
+    # Ending
+
+    def close(self) -> None:
+        """Views handed out earlier stay readable."""
+        self.close_file()
+        self._map = memoryview(b"")
+
+    def close_file(self) -> None:
+        """For a sealed segment, once nobody syncs it any more; it is opened again where that is needed."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def remove_files(self) -> None:
+        """Blocking, and may take long for a large file; the names are gone for good after a `sync_directory`."""
+        self.remove_index_file()
+        self._filesystem.remove(self.path)
+
+    def remove_index_file(self) -> None:
+        if self._filesystem.exists(self.index_path):
+            self._filesystem.remove(self.index_path)
+
+
+def _times(content: memoryview, position: int, header: BatchHeader) -> list[tuple[Offset, TimestampMs]]:
+    """Offset and time of each record; of a batch whose producer wrote its records unreadably, the header's."""
+    try:
+        return [(record.offset, record.timestamp) for record in decode_batch(content, position)]
+    except RequestError:
+        return [(header.base_offset, header.max_timestamp)]
