@@ -306,6 +306,16 @@ def test_a_directory_half_removed_holds_any_part_of_what_it_held() -> None:
     assert found == {None, "a b", "a", "b", ""}
 
 
+def test_what_one_crash_took_no_later_crash_brings_back() -> None:
+    disk, file = disk_with(b"synced")
+    file.write(0, [b"SYNCED"])
+    disk.open("new", create=True)
+    disk.crash("lose")
+    disk.crash("keep")
+    assert disk.list("") == ["log"]
+    assert content_of(disk, "log") == b"synced"
+
+
 # Handles
 
 
@@ -414,6 +424,28 @@ def test_the_operation_that_is_cut_may_have_happened_or_not() -> None:
         disk.crash("keep")
         outcomes.add((content_of(disk, "log").count(b"y"), False))
     assert outcomes == {(0, True), (10, True)} | {(count, False) for count in range(5)}
+
+
+def test_a_rename_that_is_cut_may_have_happened_or_not() -> None:
+    found = set()
+    for seed in SEEDS:
+        disk, _ = disk_with(b"", seed=seed)
+        disk.cut_power_at(1)
+        with pytest.raises(PowerCut):
+            disk.rename("log", "renamed")
+        disk.crash("keep")
+        found.update(disk.list(""))
+    assert found == {"log", "renamed"}
+
+
+def test_a_crash_calls_off_the_power_cut_that_was_still_to_come() -> None:
+    disk, _ = disk_with(b"")
+    disk.cut_power_at(3)
+    disk.crash()
+    file = disk.open("log")
+    for size in range(10):
+        file.truncate(size)
+    assert file.size() == 9
 
 
 def test_without_power_nothing_works_until_the_crash() -> None:

@@ -210,8 +210,11 @@ def test_the_disk_is_as_full_after_a_crash_as_what_survived() -> None:
     file.write(0, [bytes(100)])
     file.sync()
     file.write(100, [bytes(50)])
+    disk.remove("log")
     disk.crash("lose")
     assert disk.used_bytes == 100
+    disk.open("log").write(100, [b"x"])
+    assert disk.used_bytes == 101
 
 
 def test_rot_flips_one_bit_now_and_after_a_crash() -> None:

@@ -18,6 +18,17 @@ from millpond.storage.names import UNFINISHED
 _VERSION = 1
 
 
+def make_directory(filesystem: Filesystem, path: str) -> None:
+    """Makes a directory where there is none, and those above it; all their names are durable when it returns."""
+    if filesystem.exists(path):
+        return
+    parent, _, _ = path.rpartition("/")
+    if parent:
+        make_directory(filesystem, parent)
+    filesystem.make_directory(path)
+    filesystem.sync_directory(parent or ".")
+
+
 def write_document(filesystem: Filesystem, directory: str, name: str, content: object) -> None:
     """Durable when it returns."""
     body = json.dumps(content, separators=(",", ":")).encode()

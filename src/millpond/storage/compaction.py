@@ -38,7 +38,7 @@ from millpond.storage.epochs import LeaderEpochs
 from millpond.storage.index import SparseIndex
 from millpond.storage.names import UNFINISHED
 from millpond.storage.retention import SegmentFacts
-from millpond.storage.scan import scan_segment
+from millpond.storage.scan import explain, scan_segment
 from millpond.storage.settings import LogSettings
 
 _OFFSETS_PER_SEGMENT_MAX = 2**31 - 1
@@ -69,6 +69,8 @@ class Source(NamedTuple):
     path: str
     base_offset: Offset
     content: memoryview
+    epochs: LeaderEpochs
+    """As they were when the pass began: a truncation may change the log's own meanwhile."""
 
     def batches(self) -> Iterator[tuple[int, BatchHeader]]:
         """Checked as a read would: what rot has touched must not be rewritten with a fresh checksum."""
@@ -78,8 +80,10 @@ class Source(NamedTuple):
                 header = check_batch(self.content, position)
             except MillpondError as error:
                 raise LogCorrupted(self.path, position, str(error)) from error
-            if header.base_offset != expected:
-                raise LogCorrupted(self.path, position, f"offset {header.base_offset} stands where {expected} should")
+            epoch, _ = self.epochs.at(expected)
+            if (header.base_offset, header.leader_epoch) != (expected, epoch):
+                reason = explain(self.content, position, expected=expected, epoch=epoch)
+                raise LogCorrupted(self.path, position, reason)
             yield position, header
             position, expected = position + header.size, header.next_offset
 
@@ -232,7 +236,7 @@ def groups_to_merge(segments: Sequence[SegmentFacts], settings: LogSettings) -> 
 
 
 def rewrite_group(
-    filesystem: Filesystem, sources: Sequence[Source], by: Pass, *, epochs: LeaderEpochs, index_interval: int
+    filesystem: Filesystem, sources: Sequence[Source], by: Pass, *, index_interval: int
 ) -> SparseIndex | None:
     """Writes what stays of some neighbours beside the first of them, synced, and read back through a scan.
 
@@ -248,7 +252,7 @@ def rewrite_group(
             return None
         file.sync()
         index = SparseIndex(sources[0].base_offset)
-        fault = scan_segment(file.map(), index, epochs=epochs, index_interval=index_interval)
+        fault = scan_segment(file.map(), index, epochs=sources[0].epochs, index_interval=index_interval)
         assert fault is None, f"compaction of {sources[0].path} wrote at {index.log_bytes}: {fault}"
         return index
     finally:

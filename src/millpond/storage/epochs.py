@@ -13,22 +13,19 @@ _NEVER = Offset(2**63 - 1)
 
 
 class LeaderEpochs:
-    __slots__ = ("_epochs", "_starts")
+    __slots__ = ("_epochs", "_starts", "latest")
 
     def __init__(self, pairs: list[tuple[LeaderEpoch, Offset]]) -> None:
         self._epochs = [epoch for epoch, _ in pairs]
         self._starts = [start for _, start in pairs]
-
-    @property
-    def latest(self) -> LeaderEpoch:
-        return self._epochs[-1] if self._epochs else NO_EPOCH
+        self.latest = self._epochs[-1] if self._epochs else NO_EPOCH
 
     def pairs(self) -> list[tuple[LeaderEpoch, Offset]]:
         return list(zip(self._epochs, self._starts, strict=True))
 
     def adopt(self, other: "LeaderEpochs") -> None:
         """Becomes the other history, for everyone who holds this one."""
-        self._epochs, self._starts = other._epochs, other._starts
+        self._epochs, self._starts, self.latest = other._epochs, other._starts, other.latest
 
     def begin(self, epoch: LeaderEpoch, start: Offset) -> "LeaderEpochs":
         """The history with a new leader from `start` on. Leaders that wrote nothing leave no trace."""
@@ -46,7 +43,7 @@ class LeaderEpochs:
         epoch, _ = self.at(start)
         return LeaderEpochs(later if epoch == NO_EPOCH else [(epoch, start), *later])
 
-    def at(self, offset: Offset) -> tuple[LeaderEpoch, Offset]:
+    def at(self, offset: int) -> tuple[LeaderEpoch, Offset]:
         """The epoch `offset` was written in, and the offset at which the next epoch begins."""
         entry = bisect_right(self._starts, offset)
         epoch = self._epochs[entry - 1] if entry else NO_EPOCH

@@ -93,7 +93,7 @@ class SparseIndex:
         kept = len(self._places)
         while kept and self._places[kept - 1] & _POSITION_MASK >= position:
             kept -= 1
-        self.max_timestamp = TimestampMs(self._timestamps[kept - 2]) if kept > 1 else NO_TIMESTAMP
+        self.max_timestamp = TimestampMs(self._timestamps[kept - 1]) if kept else NO_TIMESTAMP
         self.next_offset, self.log_bytes = self._place(kept - 1)
         del self._places[max(kept - 1, 0) :]
         del self._timestamps[max(kept - 1, 0) :]

@@ -12,9 +12,9 @@ Driven by the broker, one task at a time; by tests, directly.
 
 import asyncio
 import errno
-from bisect import bisect_right
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from millpond.model.errors import (
@@ -31,18 +31,18 @@ from millpond.model.errors import (
 from millpond.model.ids import NO_PRODUCER, LeaderEpoch, Offset, TimestampMs
 from millpond.model.ports import Buffer, Filesystem
 from millpond.protocol.records import LENGTH_END, BatchHeader, check_batch, check_produced, iter_batches, stamp
-from millpond.storage.checkpoints import write_document
+from millpond.storage.checkpoints import make_directory, write_document
 from millpond.storage.commit import GroupCommit
 from millpond.storage.compaction import LatestKeys, Pass, Source, cleanable_segments, groups_to_merge, rewrite_group
 from millpond.storage.epochs import LeaderEpochs
 from millpond.storage.index import SparseIndex
 from millpond.storage.names import CLEAN_SHUTDOWN, LEADER_EPOCHS, UNFINISHED
 from millpond.storage.producers import ProducerStates
-from millpond.storage.recovery import Recovery, RecoveryReport
+from millpond.storage.recovery import RecoveryReport, recover
 from millpond.storage.retention import SegmentFacts, expired_segments
 from millpond.storage.segment import Segment, Slice
 from millpond.storage.settings import Flush, LogSettings
-from millpond.storage.snapshots import remove_snapshots, restore_producers, write_snapshot
+from millpond.storage.snapshots import remove_old_snapshots, remove_snapshots_beyond, restore_producers, write_snapshot
 
 _OFFSETS_PER_SEGMENT_MAX = 2**31 - 1
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -60,37 +60,43 @@ class Appended(NamedTuple):
 class Log:
     def __init__(self, filesystem: Filesystem, directory: str, settings: LogSettings) -> None:
         """Use `Log.open`."""
-        recovery = Recovery(filesystem, directory, settings)
-        recovery.run()
+        recovery = recover(filesystem, directory, settings)
         self.directory = directory
         self.settings = settings
         self.report: RecoveryReport = recovery.report
         self.epochs: LeaderEpochs = recovery.epochs
         self.producers: ProducerStates = recovery.producers
         self.start_offset = recovery.checkpoint.start_offset
-        self.next_offset = recovery.segments[-1].next_offset
+        self.next_offset = recovery.segments.active.next_offset
         self.durable_offset = self.next_offset
         self._filesystem = filesystem
         self._checkpoint = recovery.checkpoint
         self._segments = recovery.segments
-        self._bases = [segment.base_offset for segment in self._segments]
-        self._active = self._segments[-1]
         self._active_since_ms: int | None = None
         self._truncations = 0
         self._refusal: StorageError | None = None
+        self._is_closed = False
         self._is_compacting = False
         self._commit = GroupCommit(self._begin_round)
+        self._batch_bytes_max, self._segment_bytes = settings.batch_bytes_max, settings.segment_bytes
+        self._flushes_by_interval = settings.flush is Flush.INTERVAL
         self._flush_timer: asyncio.TimerHandle | None = None
         self._rolled: list[_Rolled] = []
         """Segments sealed since the last commit round began, oldest first."""
 
     @classmethod
     def open(cls, filesystem: Filesystem, directory: str, settings: LogSettings | None = None) -> "Log":
-        """Recovers what is there, or begins a new log. Blocks; a crash before makes it read the last segment."""
-        if not filesystem.exists(directory):
-            filesystem.make_directory(directory)
-            filesystem.sync_directory(directory.rpartition("/")[0] or ".")
-        return cls(filesystem, directory, settings or LogSettings())
+        """Recovers what is there, or begins a new log. Blocks; after a crash it reads the last segment.
+
+        In a process that had the log open before, views it read then must be gone: recovery may cut their files.
+        """
+        try:
+            make_directory(filesystem, directory)
+            return cls(filesystem, directory, settings or LogSettings())
+        except OSError as error:
+            if error.errno in _FULL:
+                raise DiskFull(f"no space left to open {directory}; free some and start again") from error
+            raise DiskFailed(f"{directory} cannot be opened: {error}") from error
 
     # Appending
 
@@ -105,9 +111,9 @@ class Log:
         check_produced(header)
         if header.length + LENGTH_END != len(batch):
             raise InvalidRecord(f"{len(batch)} bytes hold more than one batch; a producer sends one at a time")
-        if len(batch) > self.settings.batch_bytes_max:
+        if len(batch) > self._batch_bytes_max:
             raise BatchTooLarge(
-                f"the batch has {len(batch)} bytes; allowed are {self.settings.batch_bytes_max} (max.message.bytes)"
+                f"the batch has {len(batch)} bytes; allowed are {self._batch_bytes_max} (max.message.bytes)"
             )
         if header.producer_id != NO_PRODUCER:
             duplicate = self.producers.find_duplicate(header)
@@ -118,8 +124,6 @@ class Log:
             batch = bytearray(batch)
         stamp(batch, base_offset=base_offset, leader_epoch=leader_epoch)
         self._write(batch, header, base_offset, leader_epoch)
-        if self.settings.flush is Flush.INTERVAL and self._flush_timer is None:
-            self._start_flush_timer()
         return Appended(base_offset, Offset(self.next_offset - 1), self._truncations)
 
     def append_replicated(self, batches: Buffer) -> Appended:
@@ -145,16 +149,18 @@ class Log:
         try:
             if leader_epoch != self.epochs.latest:
                 self._begin_epoch(leader_epoch, base_offset)
-            active = self._active
-            if (active.size + len(batch) > self.settings.segment_bytes and active.size) or (
+            active = self._segments.active
+            if (active.size + len(batch) > self._segment_bytes and active.size) or (
                 base_offset + header.last_offset_delta - active.base_offset > _OFFSETS_PER_SEGMENT_MAX
             ):
                 self._roll()
-                active = self._active
+                active = self._segments.active
             active.append(batch, header, base_offset=base_offset)
         except OSError as error:
             raise self._after_failed_write(error) from error
         self.next_offset = active.next_offset
+        if self._flushes_by_interval and self._flush_timer is None:
+            self._start_flush_timer()
         if header.producer_id != NO_PRODUCER:
             self.producers.remember(header, base_offset=base_offset)
 
@@ -167,7 +173,7 @@ class Log:
     def _after_failed_write(self, error: OSError) -> StorageError:
         """Puts the file back as it was."""
         try:
-            self._active.discard_torn_tail()
+            self._segments.active.discard_torn_tail()
         except OSError as second:
             return self._refuse(second)
         return self._explain(error)
@@ -187,18 +193,10 @@ class Log:
 
     def _roll(self) -> None:
         """Seals the last segment and begins the next. A commit round soon makes both durable."""
-        sealed = self._active
-        self._active = Segment.create(
-            self._filesystem,
-            self.directory,
-            self.next_offset,
-            epochs=self.epochs,
-            index_interval=self.settings.index_interval_bytes,
-        )
-        self._active_since_ms = None
+        sealed = self._segments.active
+        self._segments.create(self.next_offset)
         sealed.seal()
-        self._segments.append(self._active)
-        self._bases.append(self.next_offset)
+        self._active_since_ms = None
         self._rolled.append(_Rolled(sealed, self.next_offset, self.producers.snapshot()))
         self._commit.request()
 
@@ -218,8 +216,7 @@ class Log:
 
     async def flush(self) -> None:
         """Returns when everything appended so far is durable, whatever the flush mode."""
-        if self._refusal is not None:
-            raise self._refusal
+        self._require_open()
         await self._commit.join()
 
     def _start_flush_timer(self) -> None:
@@ -241,6 +238,8 @@ class Log:
 
         None reaches beyond `until`. The data is a view; it stays readable whatever becomes of the log.
         """
+        if self._is_closed:
+            raise LogClosed(f"{self.directory} is closed")
         if start < self.start_offset or start > self.next_offset:
             raise OffsetOutOfRange(
                 f"offset {start} is not in {self.directory}, which has {self.start_offset} to {self.next_offset}"
@@ -249,20 +248,33 @@ class Log:
             until = self.next_offset
         if start >= until:
             return Slice(memoryview(b""), start)
-        segment = self._segments[bisect_right(self._bases, start) - 1]
-        found = segment.read(start, bytes_max=bytes_max, until=until, verify=self.settings.verify_reads)
-        if found.next_offset <= start and segment.next_offset <= until:
+        segment = self._segments.holding(start)
+        try:
+            found = segment.read(start, bytes_max=bytes_max, until=until, verify=self.settings.verify_reads)
+        except OSError as error:
+            raise self._unreadable(error) from error
+        if found.next_offset > start:
+            return found
+        if segment.next_offset <= until:
             raise LogCorrupted(segment.path, segment.size, f"the batch with offset {start} is missing")
-        return found
+        return Slice(memoryview(b""), start)
 
     def first_since(self, timestamp: TimestampMs) -> tuple[Offset, TimestampMs] | None:
         """The first record whose time is `timestamp` or later: its offset and its time."""
-        for segment in self._segments:
-            if segment.size and segment.next_offset > self.start_offset:
-                found = segment.first_since(timestamp, start=self.start_offset)
-                if found is not None:
-                    return found
+        if self._is_closed:
+            raise LogClosed(f"{self.directory} is closed")
+        try:
+            for segment in self._segments:
+                if segment.size and segment.next_offset > self.start_offset:
+                    found = segment.first_since(timestamp, start=self.start_offset)
+                    if found is not None:
+                        return found
+        except OSError as error:
+            raise self._unreadable(error) from error
         return None
+
+    def _unreadable(self, error: OSError) -> DiskFailed:
+        return DiskFailed(f"{self.directory} cannot be read: {error}. Nothing was changed; look after the disk")
 
     def end_of_epoch(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
         """The largest epoch here that is not above `epoch`, and the offset at which it ended."""
@@ -271,32 +283,31 @@ class Log:
     def size_bytes(self) -> int:
         return sum(segment.size for segment in self._segments)
 
-    def facts(self) -> list[SegmentFacts]:
-        return [
-            SegmentFacts(each.base_offset, each.next_offset, each.size, each.max_timestamp) for each in self._segments
-        ]
-
     # Changing shape
 
     async def truncate(self, end: Offset) -> None:
         """Removes every batch that holds `end` or a later offset; durable when it returns."""
         async with self._commit.turn:
+            self._require_open()
             if end < self.start_offset:
                 raise OffsetOutOfRange(f"offset {end} is before the start of {self.directory}, {self.start_offset}")
             if end < self.next_offset:
                 try:
                     self._truncate(end)
-                except OSError as error:  # also a full disk: half of it may be done
+                except OSError as error:
+                    # Half of it may be done, so nobody may read on; the next open finds out which half.
+                    self.abandon()
                     raise self._refuse(error) from error
 
     def _truncate(self, end: Offset) -> None:
         # Each step leaves something that recovery cuts to the same place, or to where it was before.
-        keep = bisect_right(self._bases, end - 1) or 1
-        last, dropped = self._segments[keep - 1], self._segments[keep:]
+        dropped = self._segments.from_on(end)
+        last = self._segments.holding(end if not dropped else Offset(dropped[0].base_offset - 1))
         self._truncations += 1
-        self._checkpoint.recovery_point = min(self._checkpoint.recovery_point, last.base_offset)
-        self._checkpoint.cleaned_to = min(self._checkpoint.cleaned_to, last.base_offset)
-        self._checkpoint.write(self._filesystem, self.directory)
+        self._write_checkpoint(
+            recovery_point=min(self._checkpoint.recovery_point, last.base_offset),
+            cleaned_to=min(self._checkpoint.cleaned_to, last.base_offset),
+        )
         self.epochs.adopt(self.epochs.truncate(end))
         write_document(self._filesystem, self.directory, LEADER_EPOCHS, self.epochs.pairs())
         for segment in reversed(dropped):
@@ -304,40 +315,45 @@ class Log:
             segment.remove_files()
         last.truncate(end)
         last.unseal()
-        self._segments, self._bases, self._active = self._segments[:keep], self._bases[:keep], last
-        self._rolled = [each for each in self._rolled if each.segment in self._segments[:-1]]
+        self._segments.remove(dropped)
+        self._rolled = [each for each in self._rolled if each.segment in self._segments and each.segment is not last]
         self.next_offset = last.next_offset
         self.durable_offset = min(self.durable_offset, self.next_offset)
-        self.start_offset = self._checkpoint.start_offset = min(self.start_offset, self.next_offset)
-        self.producers = restore_producers(self._filesystem, self.directory, self._segments, before=self.next_offset)
-        remove_snapshots(self._filesystem, self.directory, beyond=self.next_offset)
+        self._active_since_ms = None
+        if self.next_offset < self.start_offset:  # the batch that held the start is gone
+            self._write_checkpoint(start_offset=self.next_offset)
+            self.start_offset = self.next_offset
+        remove_snapshots_beyond(self._filesystem, self.directory, self.next_offset)
+        self.producers, _ = restore_producers(self._filesystem, self.directory, self._segments, before=self.next_offset)
         self._filesystem.sync_directory(self.directory)
 
     async def delete_before(self, offset: Offset) -> None:
         """Forgets every record before `offset`; durable when it returns. Files go when nothing in them is left."""
+        self._require_open()
         if offset > self.next_offset:
             raise OffsetOutOfRange(
                 f"offset {offset} is behind the end of {self.directory}, {self.next_offset}; nothing to delete there"
             )
-        if offset > self.start_offset:
-            self.start_offset = offset
-            await self._write_start_offset()
-        await self._remove_leading(bisect_right(self._bases, offset) - 1)
+        await self._move_start(offset)
+        await self._remove_forgotten()
 
     async def upkeep(self, *, now_ms: int) -> None:
         """Rolls a segment that is old enough and removes those that have had their time. Called now and then."""
-        if self._refusal is not None:
-            raise self._refusal
+        self._require_open()
         self.producers.expire(before=TimestampMs(now_ms - self.settings.producer_expiry_ms))
-        if self._active.size and self._age_ms(now_ms) >= self.settings.segment_ms:
+        if self._segments.active.size and self._age_ms(now_ms) >= self.settings.segment_ms:
             self._roll_now()
-        expired = expired_segments(self.facts(), self.settings, start_offset=self.start_offset, now_ms=now_ms)
+        expired = expired_segments(self._segments.facts(), self.settings, start_offset=self.start_offset, now_ms=now_ms)
         if expired == len(self._segments):
             self._roll_now()
         if expired:
-            self.start_offset = max(self.start_offset, self._bases[expired])
-            await self._write_start_offset()
-            await self._remove_leading(expired)
+            await self._move_start(self._segments.first(expired)[-1].next_offset)
+            await self._remove_forgotten()
+        if self.durable_offset > self._checkpoint.recovery_point:
+            async with self._commit.turn:
+                # The further the recovery point, the less a crash has to read and write again.
+                point = self.durable_offset
+                await self._off_loop(lambda: self._write_checkpoint(recovery_point=point))
 
     def _roll_now(self) -> None:
         try:
@@ -348,30 +364,41 @@ class Log:
     def _age_ms(self, now_ms: int) -> int:
         """How long the growing segment has been growing, as far as this process and its first batch can tell."""
         if self._active_since_ms is None:
-            _, first = next(self._active.headers(self._active.base_offset))
+            active = self._segments.active
+            _, first = next(active.headers(active.base_offset))
             self._active_since_ms = now_ms if first.max_timestamp < 0 else min(now_ms, first.max_timestamp)
         return now_ms - self._active_since_ms
 
-    async def _write_start_offset(self) -> None:
+    async def _move_start(self, offset: Offset) -> None:
+        """What lies before the start must be durable too: else a power cut could end the log before it begins."""
+        if offset > self.durable_offset:
+            await self.flush()
         async with self._commit.turn:
-            self._checkpoint.start_offset = self.start_offset
-            self._checkpoint.recovery_point = self.durable_offset
-            await self._off_loop(lambda: self._checkpoint.write(self._filesystem, self.directory))
+            if self.start_offset < offset <= self.durable_offset:
+                point = self.durable_offset
+                await self._off_loop(lambda: self._write_checkpoint(start_offset=offset, recovery_point=point))
+                self.start_offset = offset
 
-    async def _remove_leading(self, count: int) -> None:
+    def _write_checkpoint(self, **changes: Offset) -> None:
+        checkpoint = replace(self._checkpoint, **changes)
+        checkpoint.write(self._filesystem, self.directory)
+        self._checkpoint = checkpoint
+
+    async def _remove_forgotten(self) -> None:
         """The start offset on disk is behind these segments already; so each file may go or stay."""
         async with self._commit.turn:
-            removed = [each for each in self._segments[:count] if each.next_offset <= self._checkpoint.start_offset]
+            removed = self._segments.wholly_before(self.start_offset)
             if not removed:
                 return
-            self._segments, self._bases = self._segments[len(removed) :], self._bases[len(removed) :]
+            self._segments.remove(removed)
             self._rolled = [each for each in self._rolled if each.segment not in removed]
-            self.epochs.adopt(self.epochs.forget_before(self._bases[0]))
+            self.epochs.adopt(self.epochs.forget_before(self._segments.first_offset))
+            for segment in removed:
+                segment.close()
             await self._off_loop(lambda: self._remove_files(removed, self.epochs.pairs()))
 
     def _remove_files(self, segments: list[Segment], epochs: list[tuple[LeaderEpoch, Offset]]) -> None:
         for segment in segments:
-            segment.close()
             segment.remove_files()
         # Only then: recovery must know the epochs of every file it may find.
         self._filesystem.sync_directory(self.directory)
@@ -381,21 +408,24 @@ class Log:
 
     async def compact(self, *, now_ms: int) -> None:
         """One pass, where it is worth one. Reading and writing happen in a thread; appends and reads go on."""
-        if self._refusal is not None:
-            raise self._refusal
-        facts, cleaned_to = self.facts(), self._checkpoint.cleaned_to
+        self._require_open()
+        facts, cleaned_to = self._segments.facts(), self._checkpoint.cleaned_to
         synced_to = self._checkpoint.recovery_point
         count = cleanable_segments(facts, self.settings, cleaned_to=cleaned_to, synced_to=synced_to, now_ms=now_ms)
         if not self.settings.compact or not count or self._is_compacting:
             return
         self._is_compacting = True
         try:
-            await self._compact(self._segments[:count], facts[:count], now_ms)
+            await self._compact(self._segments.first(count), facts[:count], now_ms)
         finally:
             self._is_compacting = False
 
     async def _compact(self, segments: list[Segment], facts: list[SegmentFacts], now_ms: int) -> None:
-        sources = [Source(each.path, each.base_offset, each.content()) for each in segments]
+        epochs = LeaderEpochs(self.epochs.pairs())
+        try:
+            sources = [Source(each.path, each.base_offset, each.content(), epochs) for each in segments]
+        except OSError as error:
+            raise self._unreadable(error) from error
         since, keys_max = self._checkpoint.cleaned_to, self.settings.compaction_keys_max
         loop, truncations = asyncio.get_running_loop(), self._truncations
         latest = await loop.run_in_executor(None, lambda: LatestKeys.read(sources, since=since, keys_max=keys_max))
@@ -410,37 +440,26 @@ class Log:
                 await self._replace(segments[group], index)
         async with self._commit.turn:
             if truncations == self._truncations:
-                self._checkpoint.cleaned_to = latest.end
-                await self._off_loop(lambda: self._checkpoint.write(self._filesystem, self.directory))
+                await self._off_loop(lambda: self._write_checkpoint(cleaned_to=latest.end))
 
     def _rewrite(self, sources: list[Source], by: Pass) -> SparseIndex | None:
         try:
-            return rewrite_group(
-                self._filesystem,
-                sources,
-                by,
-                epochs=self.epochs,
-                index_interval=self.settings.index_interval_bytes,
-            )
+            return rewrite_group(self._filesystem, sources, by, index_interval=self.settings.index_interval_bytes)
         except OSError as error:
             raise self._explain(error) from error
 
     async def _replace(self, old: list[Segment], index: SparseIndex) -> None:
         """Puts the rewritten file in the place of some segments, for readers in one step."""
         await self._off_loop(lambda: self._remove_index_files(old))
-        self._filesystem.rename(old[0].path + UNFINISHED, old[0].path)
-        new = Segment(
-            self._filesystem,
-            self.directory,
-            old[0].base_offset,
-            next_offset=old[-1].next_offset,
-            epochs=self.epochs,
-            index_interval=self.settings.index_interval_bytes,
-        )
+        try:
+            self._filesystem.rename(old[0].path + UNFINISHED, old[0].path)
+            new = self._segments.existing(old[0].base_offset, next_offset=old[-1].next_offset)
+        except OSError as error:
+            raise self._refuse(error) from error
         new.adopt_index(index)
-        first = self._segments.index(old[0])
-        self._segments[first : first + len(old)] = [new]
-        self._bases[first : first + len(old)] = [new.base_offset]
+        self._segments.replace(old, new)
+        for segment in old:
+            segment.close()
         await self._off_loop(lambda: self._finish_replacing(old, new))
 
     def _remove_index_files(self, segments: list[Segment]) -> None:
@@ -451,8 +470,6 @@ class Log:
     def _finish_replacing(self, old: list[Segment], new: Segment) -> None:
         # The new name is durable before any of the others goes: until then, both ways lead to the same records.
         self._filesystem.sync_directory(self.directory)
-        for segment in old:
-            segment.close()
         for segment in old[1:]:
             segment.remove_files()
         self._filesystem.sync_directory(self.directory)
@@ -462,7 +479,7 @@ class Log:
 
     async def close(self) -> None:
         """Syncs everything and leaves the marker that lets the next open skip the check."""
-        if isinstance(self._refusal, LogClosed):
+        if self._is_closed:
             return
         try:
             if self._refusal is None:
@@ -474,25 +491,30 @@ class Log:
             self.abandon()
 
     def _write_closing_documents(self) -> None:
-        active, directory = self._active, self.directory
+        active, directory = self._segments.active, self.directory
         active.file.sync()
         active.save_index()
         write_snapshot(self._filesystem, directory, self.next_offset, self.producers.snapshot())
-        self._checkpoint.recovery_point = self.next_offset
-        self._checkpoint.write(self._filesystem, directory)
+        self._write_checkpoint(recovery_point=self.next_offset)
+        remove_old_snapshots(self._filesystem, directory, recovery_point=self.next_offset)
         marker = {"segment": active.base_offset, "bytes": active.size, "next_offset": self.next_offset}
         write_document(self._filesystem, directory, CLEAN_SHUTDOWN, marker)
 
     def abandon(self) -> None:
         """Lets go of the files and keeps no further promise: what a kill does, without one."""
+        self._is_closed = True
         self._refusal = LogClosed(f"{self.directory} is closed")
         if self._flush_timer is not None:
             self._flush_timer.cancel()
             self._flush_timer = None
-        for segment in self._segments:
-            segment.close()
+        self._segments.close()
 
     # The disk's answers
+
+    def _require_open(self) -> None:
+        """Neither closed nor given up after a disk failure."""
+        if self._refusal is not None:
+            raise self._refusal
 
     async def _off_loop(self, work: Callable[[], None]) -> None:
         try:
@@ -515,11 +537,13 @@ class _Round:
     def __init__(self, log: Log, rolled: list[_Rolled]) -> None:
         self._log = log
         self._rolled = rolled
-        self._active = log._active
+        self._active = log._segments.active
         self._end = log.next_offset
 
     def run(self) -> None:
         log = self._log
+        # After a failed sync the next one succeeds without having written what the failed one dropped.
+        log._require_open()
         try:
             for rolled in self._rolled:
                 rolled.segment.file.sync()
@@ -537,8 +561,8 @@ class _Round:
         for rolled in self._rolled:
             rolled.segment.save_index()
             write_snapshot(log._filesystem, log.directory, rolled.next_offset, rolled.producers)
-        log._checkpoint.recovery_point = self._end
-        log._checkpoint.write(log._filesystem, log.directory)
+        log._write_checkpoint(recovery_point=self._end)
+        remove_old_snapshots(log._filesystem, log.directory, recovery_point=self._end)
 
     def finish(self, failure: StorageError | None) -> None:
         if failure is None:

@@ -32,8 +32,12 @@ _PARTITION_DIRECTORY = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>0|[
 _OFFSET_FILE = re.compile(r"(?P<offset>[0-9]{20})(?P<suffix>\.[a-z]+)")
 
 
+def _is_topic_name(topic: str) -> bool:
+    return topic not in (".", "..") and len(topic) <= TOPIC_NAME_CHARS_MAX and _TOPIC.fullmatch(topic) is not None
+
+
 def check_topic_name(topic: str) -> None:
-    if topic in (".", "..") or len(topic) > TOPIC_NAME_CHARS_MAX or not _TOPIC.fullmatch(topic):
+    if not _is_topic_name(topic):
         shown = topic if len(topic) <= 80 else topic[:80] + "…"
         raise InvalidTopicName(
             f"{shown!r} ({len(topic)} characters) is no topic name; allowed are 1 to {TOPIC_NAME_CHARS_MAX} of "
@@ -50,7 +54,7 @@ def partition_directory(at: TopicPartition) -> str:
 def parse_partition_directory(name: str) -> TopicPartition | None:
     """None for a directory that is not a partition's."""
     match = _PARTITION_DIRECTORY.fullmatch(name)
-    if match is None or match["topic"] in (".", ".."):
+    if match is None or not _is_topic_name(match["topic"]):
         return None
     return TopicPartition(match["topic"], int(match["partition"]))
 

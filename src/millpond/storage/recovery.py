@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 
 from millpond.model.ids import LeaderEpoch, Offset
 from millpond.model.ports import Filesystem
+from millpond.protocol.records import BatchHeader
 from millpond.storage.checkpoints import read_document, write_document
 from millpond.storage.epochs import LeaderEpochs
 from millpond.storage.index import SparseIndex
@@ -34,8 +35,9 @@ from millpond.storage.names import (
 from millpond.storage.producers import ProducerStates
 from millpond.storage.scan import Damage, scan_segment, skip_damage, whole_batches
 from millpond.storage.segment import Segment
+from millpond.storage.segments import Segments
 from millpond.storage.settings import LogSettings
-from millpond.storage.snapshots import remove_snapshots, restore_producers
+from millpond.storage.snapshots import remove_snapshots_beyond, restore_producers
 
 
 @dataclass(slots=True)
@@ -51,9 +53,9 @@ class RecoveryReport:
     damages: list[Damage] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """The `checkpoint` document."""
+    """The `checkpoint` document. The one in memory is always the one on disk: it is written first, then believed."""
 
     recovery_point: Offset
     """Everything below was synced."""
@@ -75,6 +77,17 @@ class Checkpoint:
         return cls(**content)
 
 
+def recover(filesystem: Filesystem, directory: str, settings: LogSettings) -> "Recovery":
+    """The directory is there; afterwards it holds a log, open at its end."""
+    recovery = Recovery(filesystem, directory, settings)
+    try:
+        recovery.run()
+    except BaseException:
+        recovery.close()
+        raise
+    return recovery
+
+
 class Recovery:
     """One opening of one log; holds the parts that the log then takes over."""
 
@@ -83,10 +96,13 @@ class Recovery:
         self._directory = directory
         self._index_interval = settings.index_interval_bytes
         self.report = RecoveryReport()
-        self.segments: list[Segment] = []
         self.epochs = LeaderEpochs([])
+        self.segments = Segments(filesystem, directory, self.epochs, index_interval=settings.index_interval_bytes)
         self.producers = ProducerStates()
+        self._producers_since = Offset(0)
         self.checkpoint = Checkpoint(Offset(0), Offset(0), Offset(0))
+        self._found: list[Segment] = []
+        """Segments as the directory has them, before anything was checked."""
 
     def run(self) -> None:
         names = self._remove_unfinished()
@@ -100,10 +116,14 @@ class Recovery:
             self.epochs.adopt(LeaderEpochs([(LeaderEpoch(epoch), Offset(start)) for epoch, start in history]))
         if history is None or not self._open_clean(bases):
             self._open_unclean(bases, believe_batches=history is None)
-        self.segments[-1].unseal()
-        self.checkpoint.start_offset = max(self.checkpoint.start_offset, self.segments[0].base_offset)
+        self.segments.active.unseal()
         if self._filesystem.exists(f"{self._directory}/{CLEAN_SHUTDOWN}"):
             self._filesystem.remove(f"{self._directory}/{CLEAN_SHUTDOWN}")
+
+    def close(self) -> None:
+        self.segments.close()
+        for segment in self._found:
+            segment.close()
 
     def _remove_unfinished(self) -> list[str]:
         names = self._filesystem.list(self._directory)
@@ -120,26 +140,15 @@ class Recovery:
             self.checkpoint = Checkpoint(**content)
         self.checkpoint.write(self._filesystem, self._directory)
         write_document(self._filesystem, self._directory, LEADER_EPOCHS, [])
-        self._create_segment(self.checkpoint.start_offset)
+        self.segments.create(self.checkpoint.start_offset)
         self._filesystem.sync_directory(self._directory)
+        # Whoever made the directory may have been killed before its name was durable.
+        self._filesystem.sync_directory(self._directory.rpartition("/")[0] or ".")
 
-    def _create_segment(self, base: Offset) -> None:
-        segment = Segment.create(
-            self._filesystem, self._directory, base, epochs=self.epochs, index_interval=self._index_interval
-        )
-        self.segments.append(segment)
-
-    def _existing_segments(self, bases: list[Offset], end: Offset) -> list[Segment]:
+    def _find_segments(self, bases: list[Offset], end: Offset) -> None:
         following = [*bases[1:], end]
-        return [
-            Segment(
-                self._filesystem,
-                self._directory,
-                base,
-                next_offset=next_offset,
-                epochs=self.epochs,
-                index_interval=self._index_interval,
-            )
+        self._found = [
+            self.segments.existing(base, next_offset=next_offset)
             for base, next_offset in zip(bases, following, strict=True)
         ]
 
@@ -155,93 +164,95 @@ class Recovery:
             return False
         self.report.clean = True
         self.producers = ProducerStates.restore(snapshot)
-        self.segments = self._existing_segments(bases, Offset(marker["next_offset"]))
+        self._find_segments(bases, Offset(marker["next_offset"]))
+        for segment in self._found:
+            self.segments.append(segment)
         return True
 
     # After anything else
 
     def _open_unclean(self, bases: list[Offset], *, believe_batches: bool) -> None:
-        segments = self._existing_segments(bases, end=bases[-1])
+        self._find_segments(bases, end=bases[-1])
         if believe_batches:
-            self._epochs_from_batches(segments)
+            self._epochs_from_batches()
         point = self.checkpoint.recovery_point
-        sealed_count = max(0, sum(segment.base_offset <= point for segment in segments) - 1)
-        self._take_sealed(segments[:sealed_count])
-        scan_start = segments[sealed_count].base_offset
-        self.producers = restore_producers(self._filesystem, self._directory, self.segments, before=scan_start)
-        self._scan_tail(segments[sealed_count:])
+        sealed_count = max(0, sum(segment.base_offset <= point for segment in self._found) - 1)
+        self._take_sealed(self._found[:sealed_count])
+        self.producers, self._producers_since = restore_producers(
+            self._filesystem, self._directory, self.segments, before=point
+        )
+        self._scan_tail(self._found[sealed_count:])
         self._remove_forgotten()
         self._filesystem.sync_directory(self._directory)
-        end = self.segments[-1].next_offset
-        remove_snapshots(self._filesystem, self._directory, beyond=end)
+        end = self.segments.active.next_offset
+        remove_snapshots_beyond(self._filesystem, self._directory, end)
         self.epochs.adopt(self.epochs.truncate(end))
         write_document(self._filesystem, self._directory, LEADER_EPOCHS, self.epochs.pairs())
-        self.checkpoint.recovery_point = end
-        self.checkpoint.cleaned_to = min(self.checkpoint.cleaned_to, end)
+        self.checkpoint = Checkpoint(
+            recovery_point=end,
+            # Behind the end only where a truncation into the middle of a batch was cut short.
+            start_offset=min(max(self.checkpoint.start_offset, self.segments.first_offset), end),
+            cleaned_to=min(self.checkpoint.cleaned_to, end),
+        )
         self.checkpoint.write(self._filesystem, self._directory)
 
-    def _remove_forgotten(self) -> None:
-        """What lies wholly before the start offset: its removal had been decided, and was cut short."""
-        forgotten = [each for each in self.segments[:-1] if each.next_offset <= self.checkpoint.start_offset]
-        self._remove(forgotten)
-        self.segments = self.segments[len(forgotten) :]
-
-    def _remove(self, segments: list[Segment]) -> None:
-        for segment in reversed(segments):
-            segment.close()
-            segment.remove_files()
-        self.report.segments_removed += len(segments)
-
-    def _epochs_from_batches(self, segments: list[Segment]) -> None:
+    def _epochs_from_batches(self) -> None:
         """The history is lost, which no power cut does: whole batches are believed as far as they can be read."""
         pairs: list[tuple[LeaderEpoch, Offset]] = []
-        for segment in segments:
+        for segment in self._found:
             for header in whole_batches(segment.content()):
                 if not pairs or header.leader_epoch > pairs[-1][0]:
                     pairs.append((header.leader_epoch, header.base_offset))
             segment.close()
         self.epochs.adopt(LeaderEpochs(pairs))
 
-    def _take_sealed(self, segments: list[Segment]) -> None:
+    def _take_sealed(self, found: list[Segment]) -> None:
         """Segments that were synced whole. Two of them overlap where a merge by compaction was cut short."""
-        for segment in segments:
-            index = segment.index
-            if self.segments and segment.base_offset < self.segments[-1].index.next_offset:
-                self._remove([segment])  # the one before holds all that is left of it
-                continue
-            if self.segments and segment.base_offset > self.segments[-1].index.next_offset:
-                self._report_missing(self.segments[-1])
-            segment.next_offset = max(segment.next_offset, index.next_offset)
+        for segment in found:
+            if len(self.segments):
+                before = self.segments.active
+                if segment.base_offset < before.index.next_offset:
+                    self._remove([segment])  # the one before holds all that is left of it
+                    continue
+                self._report_missing_between(before, segment)
+            segment.next_offset = max(segment.next_offset, segment.index.next_offset)
             self.segments.append(segment)
 
-    def _report_missing(self, segment: Segment) -> None:
-        index = segment.index
-        self.report.damages.append(
-            Damage(segment.path, segment.size, index.next_offset, "the batches that followed are missing")
-        )
+    def _report_missing_between(self, before: Segment, segment: Segment) -> None:
+        """Unless nobody wants it any more: files before the start offset go in any order."""
+        if before.index.next_offset < segment.base_offset > self.checkpoint.start_offset:
+            self._report_missing(before)
 
-    def _scan_tail(self, segments: list[Segment]) -> None:
+    def _report_missing(self, segment: Segment) -> None:
+        reason = "the batches that followed are missing"
+        self.report.damages.append(Damage(segment.path, segment.size, segment.index.next_offset, reason))
+
+    def _scan_tail(self, found: list[Segment]) -> None:
         """Checks every batch; the first that is not whole, at or behind the recovery point, ends the log."""
         point = self.checkpoint.recovery_point
-        for number, segment in enumerate(segments):
-            if self.segments:
-                last = self.segments[-1]
-                if segment.base_offset > last.next_offset >= point:
-                    self._remove(segments[number:])  # what led here was never synced, so neither was this
+        for number, segment in enumerate(found):
+            if len(self.segments):
+                before = self.segments.active
+                if segment.base_offset < before.next_offset:
+                    self._remove([segment])  # begun, and given up: what came next went on in the one before
+                    continue
+                if segment.base_offset > before.next_offset >= point:
+                    self._remove(found[number:])  # what led here was never synced, so neither was this
                     break
-                if segment.base_offset > last.next_offset:
-                    self._report_missing(last)
-                    last.next_offset = segment.base_offset
+                if segment.base_offset > before.next_offset:
+                    self._report_missing_between(before, segment)
+                    before.next_offset = segment.base_offset
             is_whole = self._scan(segment)
             self.segments.append(segment)
             if not is_whole:
-                self._remove(segments[number + 1 :])
+                self._remove(found[number + 1 :])
                 break
-        if self.segments[-1].next_offset < point:
+        if self.segments.active.next_offset < point:
             self._begin_behind_damage(point)
 
     def _scan(self, segment: Segment) -> bool:
         """Whether the segment is whole to its end; where it is not, it ends there from now on."""
+        point = self.checkpoint.recovery_point
         index = SparseIndex(segment.base_offset)
         content = segment.content()
         self.report.bytes_scanned += len(content)
@@ -251,9 +262,9 @@ class Recovery:
                 index,
                 epochs=self.epochs,
                 index_interval=self._index_interval,
-                on_producer=lambda header: self.producers.remember(header, base_offset=header.base_offset),
+                on_producer=self._remember,
             )
-            if fault is None or index.next_offset >= self.checkpoint.recovery_point:
+            if fault is None or index.next_offset >= point:
                 break
             self.report.damages.append(Damage(segment.path, index.log_bytes, index.next_offset, fault))
             if not skip_damage(content, index):
@@ -263,13 +274,30 @@ class Recovery:
             self.report.bytes_cut += torn_bytes
             self.report.cut_reason = f"{segment.path} at byte {index.log_bytes}: {fault}"
         del content  # a map must be gone before its file is cut
-        segment.end_at(index)
+        _, doubtful_from = index.position_at_or_before(max(point, segment.base_offset))
+        segment.end_at(index, doubtful_from=doubtful_from)
         return torn_bytes == 0
+
+    def _remember(self, header: BatchHeader) -> None:
+        if header.base_offset >= self._producers_since:
+            self.producers.remember(header, base_offset=header.base_offset)
 
     def _begin_behind_damage(self, point: Offset) -> None:
         """Offsets that were given out once are never given out again, even where their records are gone."""
-        last = self.segments[-1]
+        last = self.segments.active
         if not any(damage.file == last.path for damage in self.report.damages):
             self._report_missing(last)
         last.next_offset = point
-        self._create_segment(point)
+        self.segments.create(point)
+
+    def _remove_forgotten(self) -> None:
+        """What lies wholly before the start offset: its removal had been decided, and was cut short."""
+        forgotten = self.segments.wholly_before(self.checkpoint.start_offset)
+        self.segments.remove(forgotten)
+        self._remove(forgotten)
+
+    def _remove(self, segments: list[Segment]) -> None:
+        for segment in reversed(segments):
+            segment.close()
+            segment.remove_files()
+        self.report.segments_removed += len(segments)

@@ -69,7 +69,7 @@ def scan_segment(
             or batch_epoch != epoch
             or crc32c(content[position + _CRC_START : end]) != crc
         ):
-            fault = explain(content, position, expected=Offset(expected), epoch=epoch)
+            fault = explain(content, position, expected=expected, epoch=epoch)
             break
         if timestamp > max_timestamp:
             max_timestamp = index.max_timestamp = timestamp
@@ -129,7 +129,7 @@ def whole_batches(content: memoryview) -> Iterator[BatchHeader]:
         position += header.size
 
 
-def explain(content: memoryview, position: int, *, expected: Offset, epoch: int) -> str:
+def explain(content: memoryview, position: int, *, expected: int, epoch: int) -> str:
     """Why the bytes at `position` are not the batch that should be there."""
     try:
         header = check_batch(content, position)
@@ -143,18 +143,45 @@ def explain(content: memoryview, position: int, *, expected: Offset, epoch: int)
 
 
 def find_batch_after(content: memoryview, position: int, *, expected: Offset) -> tuple[int, BatchHeader] | None:
-    """The next place behind damage where a whole batch begins whose offset can follow `expected`."""
+    """The next place behind damage where a whole batch of this log begins.
+
+    The damaged batch's own length is asked first. Failing that, every byte may be the place; but a record's value may
+    hold a batch too, so only one counts from which others follow without a gap to the segment's end.
+    """
+    base, length = (
+        _BASE_AND_LENGTH.unpack_from(content, position) if len(content) - position >= HEADER_BYTES else (0, 0)
+    )
+    if base == expected and length >= _LENGTH_MIN:
+        header = _batch_behind(content, position + LENGTH_END + length, expected)
+        if header is not None:
+            return position + LENGTH_END + length, header
     for magic_at in _places_of(b"\x02", content, position + _MAGIC_AT + 1):
-        start = magic_at - _MAGIC_AT
-        if len(content) - start < HEADER_BYTES:
-            return None
-        base, length = _BASE_AND_LENGTH.unpack_from(content, start)
-        if expected < base < expected + _OFFSET_REACH and _LENGTH_MIN <= length <= len(content) - start - LENGTH_END:
-            try:
-                return start, check_batch(content, start)
-            except MillpondError:
-                continue  # looked like a batch, and is none
+        header = _batch_behind(content, magic_at - _MAGIC_AT, expected)
+        if header is not None and _leads_to_the_end(content, magic_at - _MAGIC_AT, header.base_offset):
+            return magic_at - _MAGIC_AT, header
     return None
+
+
+def _batch_behind(content: memoryview, position: int, expected: Offset) -> BatchHeader | None:
+    """The whole batch at `position`, where there is one and its offset can follow `expected`."""
+    if position < 0 or len(content) - position < HEADER_BYTES:
+        return None
+    base, length = _BASE_AND_LENGTH.unpack_from(content, position)
+    if not expected < base < expected + _OFFSET_REACH or length < _LENGTH_MIN:
+        return None
+    try:
+        return check_batch(content, position)
+    except MillpondError:
+        return None
+
+
+def _leads_to_the_end(content: memoryview, position: int, expected: int) -> bool:
+    while len(content) - position >= HEADER_BYTES:
+        base, length, _, magic, _, _, delta, *_ = _FRONT.unpack_from(content, position)
+        if base != expected or length < _LENGTH_MIN or magic != 2 or delta < 0:
+            return False
+        position, expected = position + LENGTH_END + length, base + delta + 1
+    return position == len(content)
 
 
 def _places_of(byte: bytes, content: memoryview, position: int) -> Iterator[int]:

@@ -99,10 +99,20 @@ class Segment:
     ) -> "Segment":
         """An empty segment that can grow. Its name is durable after a `sync_directory`."""
         file = filesystem.open(f"{directory}/{offset_file(base_offset, LOG)}", create=True)
-        file.truncate(0)
-        segment = cls(
-            filesystem, directory, base_offset, next_offset=base_offset, epochs=epochs, index_interval=index_interval
-        )
+        try:
+            file.truncate(0)
+            segment = cls(
+                filesystem,
+                directory,
+                base_offset,
+                next_offset=base_offset,
+                epochs=epochs,
+                index_interval=index_interval,
+            )
+        except OSError:
+            file.close()
+            filesystem.remove(f"{directory}/{offset_file(base_offset, LOG)}")
+            raise
         segment._file = file
         segment._index = SparseIndex(base_offset)
         segment.is_sealed = False
@@ -208,12 +218,20 @@ class Segment:
         self.size, self.next_offset = position, offset
         self._rewind_index()
 
-    def end_at(self, index: SparseIndex) -> None:
-        """Takes over what a scan of the file found: it ends where the scan did, and is synced. Nobody may read yet."""
+    def end_at(self, index: SparseIndex, *, doubtful_from: int) -> None:
+        """Takes over what a scan of the file found: it ends where the scan did, and is synced. Nobody may read yet.
+
+        What lies behind `doubtful_from` is written once more: after a sync that failed, the page cache shows bytes
+        that are not on disk and that no later sync would write.
+        """
         self.close()
+        file = self.file
         if index.log_bytes < self.size:
-            self.file.truncate(index.log_bytes)
-        self.file.sync()
+            file.truncate(index.log_bytes)
+        for position in range(doubtful_from, index.log_bytes, _COPY_BYTES):
+            file.write(position, (file.read(position, min(_COPY_BYTES, index.log_bytes - position)),))
+        file.sync()
+        self.close_file()
         self.size, self.next_offset, self._index = index.log_bytes, index.next_offset, index
 
     def _replace_by_front(self, size: int) -> None:
@@ -238,42 +256,53 @@ class Segment:
 
     # Reading
 
-    def read(self, start: Offset, *, bytes_max: int, until: Offset, verify: bool) -> Slice:
+    def read(self, start: Offset, *, bytes_max: int, until: Offset, verify: bool) -> Slice:  # noqa: C901 - one walk
         """Batches from the one that holds `start`, as many as fit, but at least one; none that reaches `until`."""
+        expected: int
         expected, position = self.index.position_at_or_before(start)
         # The batch wanted begins less than an index interval behind the place that the index knows.
         view = self._view(position, self._index_interval + max(bytes_max, HEADER_BYTES))
-        room = self.size - position
+        seen, room = len(view), self.size - position
         begin = end = 0
+        stop = bytes_max
         written_epoch, epoch_end = self._epochs.at(expected)
+        unpack = _FRONT.unpack_from
         while end < room:
-            if end + HEADER_BYTES > len(view):
+            if end + HEADER_BYTES > seen:
                 if end > begin:
                     break
                 view = self._view(position, end + HEADER_BYTES)
-            if end + HEADER_BYTES > room:
+                seen = len(view)
+                if end + HEADER_BYTES > seen:
+                    raise self._corrupted(view, end, position, expected)
+            base, length, epoch, magic, crc, _, delta = unpack(view, end)
+            behind, following = end + length + LENGTH_END, base + delta + 1
+            if base != expected or length < _LENGTH_MIN or behind > room or delta < 0 or magic != 2:
+                if end > begin:
+                    break  # what is whole is served; who asks for this one is told
                 raise self._corrupted(view, end, position, expected)
-            base, length, epoch, magic, crc, _, delta = _FRONT.unpack_from(view, end)
-            size = length + LENGTH_END
-            if base != expected or length < _LENGTH_MIN or end + size > room or delta < 0 or magic != 2:
-                raise self._corrupted(view, end, position, expected)
-            following = base + delta + 1
             if following <= start:  # before what was asked for
-                begin = end = end + size
-                expected = Offset(following)
+                begin = end = behind
+                stop = begin + bytes_max
+                expected = following
                 continue
-            if following > until or (end > begin and end + size - begin > bytes_max):
+            if end > begin and (behind > stop or following > until):
                 break
-            if end + size > len(view):
-                view = self._view(position, end + size)
+            if behind > seen:
+                view = self._view(position, behind)
+                seen = len(view)
             if verify:
                 if expected >= epoch_end:
                     written_epoch, epoch_end = self._epochs.at(expected)
-                if epoch != written_epoch or crc32c(view[end + _CRC_START : end + size]) != crc:
+                if epoch != written_epoch or crc32c(view[end + _CRC_START : behind]) != crc:
+                    if end > begin:
+                        break
                     raise self._corrupted(view, end, position, expected)
-            end += size
-            expected = Offset(following)
-        return Slice(view[begin:end], expected)
+            if following > until:
+                break  # whole, and not to be seen yet
+            end = behind
+            expected = following
+        return Slice(view[begin:end], Offset(expected))
 
     def first_since(self, timestamp: TimestampMs, *, start: Offset) -> tuple[Offset, TimestampMs] | None:
         """The first record at or behind `start` that is not older than `timestamp`."""
@@ -314,7 +343,7 @@ class Segment:
             raise LogCorrupted(self.path, position, f"offset {header.base_offset} stands where {expected} comes next")
         return header
 
-    def _corrupted(self, view: memoryview, at: int, position: int, expected: Offset) -> LogCorrupted:
+    def _corrupted(self, view: memoryview, at: int, position: int, expected: int) -> LogCorrupted:
         reason = explain(view, at, expected=expected, epoch=self._epochs.at(expected)[0])
         return LogCorrupted(self.path, position + at, reason)
 
@@ -322,7 +351,10 @@ class Segment:
         end = min(position + size, self.size)
         if end > len(self._map):
             if not self.is_sealed and self.size - len(self._map) < _UNMAPPED_BYTES_MAX:
-                return memoryview(self.file.read(position, end - position))
+                data = self.file.read(position, end - position)
+                if len(data) < end - position:
+                    raise self._cut_short(position + len(data))
+                return memoryview(data)
             self._whole()
         return self._map[position:end]
 
@@ -333,8 +365,11 @@ class Segment:
             if not was_open:
                 self.close_file()  # the map is enough
             if len(self._map) < self.size:
-                raise LogCorrupted(self.path, len(self._map), f"the file ends here, of {self.size} bytes")
+                raise self._cut_short(len(self._map))
         return self._map[: self.size]
+
+    def _cut_short(self, position: int) -> LogCorrupted:
+        return LogCorrupted(self.path, position, f"the file ends here, though {self.size} bytes were written")
 
     # Ending
 

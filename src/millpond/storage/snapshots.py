@@ -5,6 +5,7 @@ log still reaches back.
 Blocks on the disk. Driven by log.py and recovery.py.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 from millpond.model.errors import LogCorrupted
@@ -16,28 +17,29 @@ from millpond.storage.producers import ProducerStates
 from millpond.storage.segment import Segment
 
 _KEPT = 2
-"""The newest, and the one before it for when the newest is behind a truncation or damaged."""
+"""The newest that recovery can begin with, and the one before it in case that one is damaged."""
 
 
 def write_snapshot(filesystem: Filesystem, directory: str, offset: Offset, states: list[Any]) -> None:
     """Durable when it returns."""
     write_document(filesystem, directory, offset_file(offset, PRODUCERS), states)
-    for old in _snapshots(filesystem, directory)[:-_KEPT]:
-        filesystem.remove(f"{directory}/{offset_file(old, PRODUCERS)}")
 
 
-def remove_snapshots(filesystem: Filesystem, directory: str, *, beyond: Offset) -> None:
-    for offset in _snapshots(filesystem, directory):
-        if offset > beyond:
-            filesystem.remove(f"{directory}/{offset_file(offset, PRODUCERS)}")
+def remove_old_snapshots(filesystem: Filesystem, directory: str, *, recovery_point: Offset) -> None:
+    """Recovery begins with one at or before the recovery point that is on disk; so only that one makes others old."""
+    _remove(filesystem, directory, _snapshots(filesystem, directory, until=recovery_point)[:-_KEPT])
+
+
+def remove_snapshots_beyond(filesystem: Filesystem, directory: str, end: Offset) -> None:
+    _remove(filesystem, directory, [each for each in _snapshots(filesystem, directory) if each > end])
 
 
 def restore_producers(
-    filesystem: Filesystem, directory: str, segments: list[Segment], *, before: Offset
-) -> ProducerStates:
-    """The states before that offset: the newest snapshot that is not behind it, and the segments' batches since."""
+    filesystem: Filesystem, directory: str, segments: Iterable[Segment], *, before: Offset
+) -> tuple[ProducerStates, Offset]:
+    """The newest snapshot up to that offset, brought up to date with the segments; and the offset it was taken at."""
     states, since = ProducerStates(), Offset(0)
-    for offset in reversed([each for each in _snapshots(filesystem, directory) if each <= before]):
+    for offset in reversed(_snapshots(filesystem, directory, until=before)):
         snapshot = read_document(filesystem, directory, offset_file(offset, PRODUCERS))
         if snapshot is not None:
             states, since = ProducerStates.restore(snapshot), offset
@@ -45,7 +47,7 @@ def restore_producers(
     for segment in segments:
         if segment.next_offset > since:
             _replay(states, segment, since)
-    return states
+    return states, since
 
 
 def _replay(states: ProducerStates, segment: Segment, since: Offset) -> None:
@@ -57,5 +59,11 @@ def _replay(states: ProducerStates, segment: Segment, since: Offset) -> None:
         return  # told to whoever reads there; the producers before it are still worth knowing
 
 
-def _snapshots(filesystem: Filesystem, directory: str) -> list[Offset]:
-    return offsets_of(filesystem.list(directory), PRODUCERS)
+def _snapshots(filesystem: Filesystem, directory: str, *, until: Offset | None = None) -> list[Offset]:
+    offsets = offsets_of(filesystem.list(directory), PRODUCERS)
+    return offsets if until is None else [each for each in offsets if each <= until]
+
+
+def _remove(filesystem: Filesystem, directory: str, offsets: list[Offset]) -> None:
+    for offset in offsets:
+        filesystem.remove(f"{directory}/{offset_file(offset, PRODUCERS)}")

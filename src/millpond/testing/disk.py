@@ -98,6 +98,22 @@ class SimDisk:
             self._names.root.crash(self._machine.rng, mode or self.crash_mode)
             self._machine.used_bytes = sum(len(file.current) for file in self._names.root.files())
 
+    def end_process(self) -> None:
+        """The process is killed: its handles and maps are gone, while the machine keeps all that was written."""
+        with self._machine.lock:
+            self._machine.drop_handles()
+            for contents in self._names.root.files():
+                contents.drop_maps()
+
+    @property
+    def on_power_cut(self) -> Callable[[], None] | None:
+        """Called when a cut set by `cut_power_at` strikes, before anyone meets `PowerCut`: to end a machine's life."""
+        return self._machine.on_power_cut
+
+    @on_power_cut.setter
+    def on_power_cut(self, callback: Callable[[], None] | None) -> None:
+        self._machine.on_power_cut = callback
+
     def fail(
         self,
         operation: Operation,

@@ -70,9 +70,12 @@ class Contents:
         self.pending.clear()
 
     def fail_sync(self) -> None:
-        """As Linux does: the pages are marked clean, so nothing will ever write them, and reads still find them."""
+        """As Linux does: the pages are marked clean, so nothing will ever write them, and reads still find them.
+
+        A cut is metadata and stays pending: a journal that loses some stops the file system instead.
+        """
         self._diverged = self._diverged or bool(self.pending)
-        self.pending.clear()
+        self.pending = [change for change in self.pending if isinstance(change, int)]
 
     def rot(self, position: int, bit: int) -> None:
         """Flips a bit wherever it is kept: read now, written by the next sync, or found after a crash."""
@@ -86,8 +89,12 @@ class Contents:
                 data[position - change[0]] ^= mask
                 self.pending[index] = (change[0], bytes(data))
 
-    def crash(self, rng: Rng, mode: CrashMode) -> None:
+    def drop_maps(self) -> None:
+        """For when the process that made them is gone, whatever of it is still in memory here."""
         self._maps.clear()
+
+    def crash(self, rng: Rng, mode: CrashMode) -> None:
+        self.drop_maps()
         self.linked = True
         if self.pending:
             self._survive(rng, mode)

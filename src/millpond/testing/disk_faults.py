@@ -89,6 +89,7 @@ class Machine:
         self.sync_lies = False
         self.sync_seconds = (0.0, 0.0)
         self.cut_at: int | None = None
+        self.on_power_cut: Callable[[], None] | None = None
         self._power_is_out = False
         self._spend = spend
         self._trace = trace
@@ -98,10 +99,13 @@ class Machine:
             raise PowerCut
 
     def restore_power(self) -> None:
-        self.boot += 1
-        self.open_files = 0
+        self.drop_handles()
         self.cut_at = None
         self._power_is_out = False
+
+    def drop_handles(self) -> None:
+        self.boot += 1
+        self.open_files = 0
 
     def look(self, operation: Operation, path: str, *details: int) -> None:
         """For what changes nothing: raises if it must fail."""
@@ -127,6 +131,8 @@ class Machine:
             self.operations += 1
             if self.operations == self.cut_at:
                 self._power_is_out = True
+                if self.on_power_cut is not None:
+                    self.on_power_cut()
                 return PowerCut(f"at {operation} of {path}")
         for fault in self.faults:
             if fault.strikes(operation, path):

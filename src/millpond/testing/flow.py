@@ -55,8 +55,7 @@ class Flow:
         self._unacknowledged = False
         """Something arrived while the way back was closed."""
         self._segments: deque[tuple[float, bytes]] = deque()
-        """On the wire: when each is to arrive. An empty one is the end, as an empty read is."""
-        self._last_arrival = 0.0
+        """On the wire: when each could arrive, were it not for those before it. An empty one ends the stream."""
         self._ending = False
         self._timer: asyncio.TimerHandle | None = None
         self._silent_since: float | None = None
@@ -125,10 +124,9 @@ class Flow:
             arrival += retransmit_seconds
             retransmit_seconds *= 2
         self._window_used += len(segment)
-        self._last_arrival = max(self._last_arrival, arrival)
-        self._segments.append((self._last_arrival, segment))
+        self._segments.append((arrival, segment))
         if self._timer is None:
-            self._timer = links.at(self._last_arrival, self._tick)
+            self._timer = links.at(arrival, self._tick)
 
     # --- On the wire -----------------------------------------------------------------------------
 

@@ -125,4 +125,4 @@ class Links:
 
 
 def _names(side: str | Iterable[str]) -> list[str]:
-    return [side] if isinstance(side, str) else list(side)
+    return [side] if isinstance(side, str) else sorted(side)  # sets of names have an order of their own

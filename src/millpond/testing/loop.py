@@ -127,8 +127,8 @@ class SimLoop(asyncio.BaseEventLoop):
         """A source of chance of its own, so that one part's draws do not shift another's."""
         return random.Random(f"{self.seed}/{purpose}")
 
-    def trace(self, kind: str, payload: bytes = b"", /, **fields: Field) -> None:
-        self.events.record(kind, payload, **fields)
+    def trace(self, kind: str, /, *values: Field | bytes, **fields: Field) -> None:
+        self.events.record(kind, *values, **fields)
 
     def trace_hash(self) -> str:
         return self.events.hash()

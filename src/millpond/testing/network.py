@@ -54,7 +54,7 @@ class SimNetwork:
         self._links.dark.discard(host)
 
     def end_life(self, life: Life, fate: Fate) -> None:
-        """Closes what the life had open, with a word to its peers (killed) or without (power cut)."""
+        """Closes what the life had open, with a reset for its peers (killed) or in silence (power cut)."""
         if fate is Fate.POWER_CUT:
             self._links.dark.add(life.host)
         for server in list(self._servers.values()):

@@ -6,6 +6,7 @@ Driven by tests: `simulate(seed, scenario)`, or `Simulation(seed)` for those who
 """
 
 import asyncio
+import contextlib
 import contextvars
 from collections.abc import Callable, Coroutine
 from types import TracebackType
@@ -135,8 +136,8 @@ class Simulation:
             self._hosts[name] = SimHost(name, self.loop)
         return self._hosts[name]
 
-    def trace(self, kind: str, payload: bytes = b"", /, **fields: Field) -> None:
-        self.loop.trace(kind, payload, **fields)
+    def trace(self, kind: str, /, *values: Field | bytes, **fields: Field) -> None:
+        self.loop.trace(kind, *values, **fields)
 
     def trace_hash(self) -> str:
         return self.loop.trace_hash()
@@ -145,19 +146,21 @@ class Simulation:
         return self.loop.events.story(about)
 
     def run(self, scenario: Scenario[T]) -> T:
-        """Runs the scenario, then cancels what it left running; any failure nobody heard of is raised here."""
+        """Runs the scenario, then cancels what it left running; a failure nobody heard of is raised here."""
         try:
             result = self.loop.run_until_complete(scenario(self))
             self._cancel_leftovers()
             failure = self.loop.unheeded_failure()
             if failure is not None:
                 raise failure
-        except BaseException as error:
+        except Exception as error:
             self._explain(error, scenario)
+            with contextlib.suppress(Exception):
+                self._cancel_leftovers()  # so that programs release what they hold; the first failure is the news
             raise
         return result
 
-    def _explain(self, error: BaseException, scenario: Scenario[Any]) -> None:
+    def _explain(self, error: Exception, scenario: Scenario[Any]) -> None:
         name = getattr(scenario, "__qualname__", type(scenario).__name__)
         error.add_note(
             f"seed {self.seed}, virtual second {self.loop.time():.6f}, step {self.loop.steps}; "

@@ -75,11 +75,13 @@ class Threads:
             return
         self._trace.record("executor", job=job.name)
         result: object = None
-        failure: Exception | None = None
+        failure: BaseException | None = None
         self.job = job
         try:
             result = job.call()
-        except Exception as error:
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:
             failure = error
         finally:
             self.job = None
@@ -88,7 +90,7 @@ class Threads:
         else:
             self._finish(workers, job, result, failure)
 
-    def _finish(self, workers: _Workers, job: Job, result: object, failure: Exception | None) -> None:
+    def _finish(self, workers: _Workers, job: Job, result: object, failure: BaseException | None) -> None:
         workers.free += 1
         self._start_next(workers)
         if job.future.done():

@@ -21,16 +21,22 @@ class Trace:
         self._stopped = False
         self.events = 0
 
-    def record(self, kind: str, payload: bytes = b"", /, **fields: Field) -> None:
-        """Adds one event. `payload` counts for the hash, and would only be noise in the story."""
+    def record(self, kind: str, /, *values: Field | bytes, **fields: Field) -> None:
+        """Adds one event. Values that are bytes count for the hash; in the story they would only be noise."""
         if self._stopped:
             return
         self.events += 1
-        words = " ".join([f"{name}={value}" for name, value in fields.items()])
-        line = f"{self._now_ns() / 1e9:.9f} {kind} {words}"
+        words = [kind]
+        for value in values:
+            if isinstance(value, bytes):
+                self._hash.update(b"%d:" % len(value))
+                self._hash.update(value)
+            else:
+                words.append(str(value))
+        words += [f"{name}={value}" for name, value in fields.items()]
+        line = f"{self._now_ns() / 1e9:.9f} {' '.join(words)}"
         self._story.append(line)
-        self._hash.update(f"{line} +{len(payload)}\n".encode())
-        self._hash.update(payload)
+        self._hash.update(line.encode() + b"\n")
 
     def stop(self) -> None:
         """Ignores what comes after, such as the burial of killed code when the loop is closed."""

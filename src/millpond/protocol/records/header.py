@@ -154,11 +154,18 @@ def check_batch(buffer: Buffer, position: int = 0) -> BatchHeader:
 
     Records are not looked at: `decode_batch` does that. What only a producer must keep to is in `check_produced`.
     """
-    header = parse_header(buffer, position)
-    _, length, _, _, crc, attributes, last_offset_delta, _, _, _, _, _, record_count = header
+    # `parse_header` once more, in line: this runs for every batch that comes in.
+    if len(buffer) - position < HEADER_BYTES:
+        raise _unreadable(buffer, position)
+    fields = HEADER.unpack_from(buffer, position)
+    _, length, _, magic, crc, attributes, last_offset_delta, _, _, _, _, _, record_count = fields
+    end = position + LENGTH_END + length
+    if length < LENGTH_MIN or length > LENGTH_MAX or end > len(buffer) or magic != MAGIC:
+        raise _unreadable(buffer, position)
+    header = tuple.__new__(BatchHeader, fields)
     # To copy a few bytes is quicker than to make a view of them.
     source = buffer if length < _VIEW_BYTES_MIN else memoryview(buffer)
-    if crc32c(source[position + CRC_START : position + LENGTH_END + length]) != crc:
+    if crc32c(source[position + CRC_START : end]) != crc:
         raise _corrupt(buffer, position, header)
     if (
         attributes & CODEC_MASK > _CODEC_LAST
@@ -177,24 +184,17 @@ def check_produced(header: BatchHeader) -> None:
 
     Compaction may leave gaps between records and even batches without any; a producer may not send such.
     """
-    if header.is_control:
-        raise InvalidRecord("the batch is a control batch; only the broker writes those, clear attribute bit 5")
-    if header.record_count < 1:
-        raise InvalidRecord(f"recordsCount is {header.record_count}; a produced batch has at least 1 record")
-    if header.last_offset_delta + 1 != header.record_count:
-        raise InvalidRecord(
-            f"lastOffsetDelta is {header.last_offset_delta} with {header.record_count} records; "
-            f"in a produced batch it is recordsCount - 1, here {header.record_count - 1}"
-        )
-    if header.has_delete_horizon:
-        raise InvalidRecord("the batch has a delete horizon; only compaction sets one, clear attribute bit 6")
-    if header.producer_id >= 0 and (header.base_sequence < 0 or header.producer_epoch < 0):
-        raise InvalidRecord(
-            f"producerId is {header.producer_id} with producerEpoch {header.producer_epoch} and baseSequence "
-            f"{header.base_sequence}; with a producer id both are at least 0"
-        )
-    if header.producer_id < 0 and header.is_transactional:
-        raise InvalidRecord(f"a transactional batch has producerId {header.producer_id}; it must be at least 0")
+    _, _, _, _, _, attributes, last_offset_delta, _, _, producer_id, producer_epoch, base_sequence, record_count = (
+        header
+    )
+    if (
+        record_count < 1
+        or last_offset_delta + 1 != record_count
+        or attributes & (CONTROL | DELETE_HORIZON)
+        or (producer_id >= 0 and (base_sequence < 0 or producer_epoch < 0))
+        or (producer_id < 0 and attributes & TRANSACTIONAL)
+    ):
+        raise _not_produced(header)
 
 
 def iter_batches(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
@@ -269,3 +269,24 @@ def _impossible(header: BatchHeader) -> InvalidRecord | UnsupportedCompression |
         f"recordsCount is {count}, but {header.length - LENGTH_MIN} bytes hold at most "
         f"{(header.length - LENGTH_MIN) // RECORD_BYTES_MIN} records"
     )
+
+
+def _not_produced(header: BatchHeader) -> InvalidRecord:
+    """What of the header no producer may say."""
+    if header.is_control:
+        return InvalidRecord("the batch is a control batch; only the broker writes those, clear attribute bit 5")
+    if header.record_count < 1:
+        return InvalidRecord(f"recordsCount is {header.record_count}; a produced batch has at least 1 record")
+    if header.last_offset_delta + 1 != header.record_count:
+        return InvalidRecord(
+            f"lastOffsetDelta is {header.last_offset_delta} with {header.record_count} records; "
+            f"in a produced batch it is recordsCount - 1, here {header.record_count - 1}"
+        )
+    if header.has_delete_horizon:
+        return InvalidRecord("the batch has a delete horizon; only compaction sets one, clear attribute bit 6")
+    if header.producer_id >= 0 and (header.base_sequence < 0 or header.producer_epoch < 0):
+        return InvalidRecord(
+            f"producerId is {header.producer_id} with producerEpoch {header.producer_epoch} and baseSequence "
+            f"{header.base_sequence}; with a producer id both are at least 0"
+        )
+    return InvalidRecord(f"a transactional batch has producerId {header.producer_id}; it must be at least 0")

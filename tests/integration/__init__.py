@@ -1,0 +1,1 @@
+"""Tests that need a whole machine: real disks, real processes, real power cuts."""
