@@ -31,7 +31,7 @@ class Scale:
 
 FULL = Scale(
     name="full",
-    repetitions=5,
+    repetitions=9,
     append_bytes=128 * MIB,
     appends_max=60_000,
     synced_bytes=64 * MIB,
@@ -123,7 +123,7 @@ def seconds_of(work: Callable[[], object]) -> float:
     return time.perf_counter() - begin
 
 
-def percentile(ascending: list[int], share: float) -> float:
+def percentile(ascending: list[float], share: float) -> float:
     return ascending[min(len(ascending) - 1, int(len(ascending) * share))]
 
 

@@ -18,7 +18,6 @@ from millpond.protocol.records import NewRecord, check_batch, decode_batch, enco
 _RECORDS = 1_000
 _VALUE = bytes(range(100))
 _CRC_START = 21
-_CHECKED_BYTES = 64 << 20
 _CHECKS_MAX = 20_000
 
 
@@ -50,7 +49,7 @@ def _rate(name: str, scale: Scale, work: Callable[[], object]) -> Row:
 def _check(scale: Scale, name: str, size: int) -> list[Row]:
     batch = batch_of(size)
     covered = memoryview(batch)[_CRC_START:]
-    count = max(1, min(_CHECKED_BYTES // size, _CHECKS_MAX) // (6 - scale.repetitions))
+    count = min(scale.append_bytes // size, _CHECKS_MAX)
     pair = in_turns(
         scale.repetitions,
         lambda: seconds_of(lambda: _repeat(lambda: check_batch(batch), count)),

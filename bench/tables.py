@@ -41,6 +41,8 @@ def print_head(console: Console, machine: dict[str, Any]) -> None:
         f"{machine['cpus']} CPUs ({machine['cpu']}), Python {machine['python']}, {machine['file_system']}, "
         f"fdatasync p50 {machine['fdatasync_p50_us']:.0f} µs, load {machine['load_before']}"
     )
+    if machine["load_before"] > machine["cpus"] / 2:
+        console.print("Others use this machine too: waiting times grow by theirs, and ratios scatter.")
     if not machine["is_disk"]:
         console.print("This directory is in memory: a sync costs nothing here, and the figures say little.")
 

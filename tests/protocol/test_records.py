@@ -26,7 +26,7 @@ new_records = st.builds(
     NewRecord,
     value=st.none() | st.binary(max_size=300),
     key=st.none() | st.binary(max_size=100),
-    timestamp=(st.integers(-1, 2**43) | st.integers(-(2**61), 2**61)).map(TimestampMs),
+    timestamp=(st.integers(-1, 2**43) | st.integers(-(2**61), 2**61 - 1)).map(TimestampMs),
     headers=st.lists(st.tuples(names, st.none() | st.binary(max_size=80)), max_size=4).map(tuple),
 )
 batches_of_records = st.lists(new_records, min_size=1, max_size=80)

@@ -6,11 +6,13 @@ import sys
 
 import pytest
 
+from millpond.model.errors import MillpondError
 from millpond.storage.settings import Flush
+from tests.simulation.mutants import MUTANTS, Mutant
 from tests.simulation.power_cuts import CYCLES_PER_SEED, run_seed
 
 SEEDS = 80
-SEEDS_FOR_A_MUTANT = 40
+SEEDS_FOR_A_MUTANT = 60
 
 
 @pytest.mark.slow
@@ -48,3 +50,15 @@ def test_one_seed_gives_one_trace_in_two_processes() -> None:
     ]
     assert hashes[0] == hashes[1]
     assert len(hashes[0]) == 64
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
+def test_a_planted_bug_is_found(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
+    mutant(monkeypatch)
+    for seed in range(SEEDS_FOR_A_MUTANT):
+        try:
+            run_seed(seed)
+        except (AssertionError, MillpondError):  # an invariant, or a log that calls itself corrupt
+            return
+    pytest.fail(f"{SEEDS_FOR_A_MUTANT * CYCLES_PER_SEED} cycles did not notice it")

@@ -130,12 +130,14 @@ class _Gap:
     """Offsets of batches that vanished, to be covered by one empty batch."""
 
     first: BatchHeader
+    content: memoryview
+    """Of the first."""
     last_offset: Offset
     max_timestamp: TimestampMs
 
     @classmethod
-    def of(cls, header: BatchHeader) -> "_Gap":
-        return cls(header, header.last_offset, header.max_timestamp)
+    def of(cls, header: BatchHeader, content: memoryview) -> "_Gap":
+        return cls(header, content, header.last_offset, header.max_timestamp)
 
     def add(self, header: BatchHeader) -> None:
         self.last_offset = header.last_offset
@@ -147,7 +149,10 @@ class _Gap:
             and header.last_offset - self.first.base_offset <= _OFFSETS_PER_SEGMENT_MAX
         )
 
-    def batch(self) -> bytes:
+    def batch(self) -> bytes | memoryview:
+        was_a_gap = not self.first.record_count and self.first.producer_id == NO_PRODUCER
+        if was_a_gap and self.first.last_offset == self.last_offset:
+            return self.content  # of an earlier pass, and nothing has been added to it
         nobody = self.first._replace(
             attributes=0,
             last_offset_delta=self.last_offset - self.first.base_offset,
@@ -181,7 +186,7 @@ class Pass:
                     continue
                 if gap is not None:
                     yield gap.batch()
-                gap = _Gap.of(header)
+                gap = _Gap.of(header, source.content[position : position + header.size])
                 continue
             if gap is not None:
                 yield gap.batch()
@@ -198,7 +203,9 @@ class Pass:
             return whole
         kept = survivors(header, records, self.latest, now_ms=self.now_ms)
         if not kept:
-            return empty_batch(header) if header.last_offset in self.producer_offsets else None
+            if header.last_offset not in self.producer_offsets:
+                return None
+            return empty_batch(header) if header.record_count else whole
         horizon = None
         # Below `end` older values of the tombstone's key are gone after this pass: its grace begins.
         if not header.has_delete_horizon and header.last_offset < self.latest.end and _has_tombstone(kept):

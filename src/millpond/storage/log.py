@@ -185,6 +185,8 @@ class Log:
         return DiskFull(f"no space left for {self.directory}; free some, or let retention do it, and send again")
 
     def _refuse(self, error: Exception) -> StorageError:
+        if self._is_closed:
+            return LogClosed(f"{self.directory} is closed")
         self._refusal = DiskFailed(
             f"{self.directory} takes no more appends, since the disk failed: {error}. What was acknowledged is safe as "
             "far as the disk is; look after the disk and start again"
@@ -296,8 +298,9 @@ class Log:
                     self._truncate(end)
                 except OSError as error:
                     # Half of it may be done, so nobody may read on; the next open finds out which half.
+                    failure = self._refuse(error)
                     self.abandon()
-                    raise self._refuse(error) from error
+                    raise failure from error
 
     def _truncate(self, end: Offset) -> None:
         # Each step leaves something that recovery cuts to the same place, or to where it was before.
@@ -537,7 +540,8 @@ class _Round:
     def __init__(self, log: Log, rolled: list[_Rolled]) -> None:
         self._log = log
         self._rolled = rolled
-        self._active = log._segments.active
+        # Taken now: one that is closed meanwhile says so, and is not opened again behind anybody's back.
+        self._files = [each.segment.file for each in rolled] + [log._segments.active.file]
         self._end = log.next_offset
 
     def run(self) -> None:
@@ -545,14 +549,13 @@ class _Round:
         # After a failed sync the next one succeeds without having written what the failed one dropped.
         log._require_open()
         try:
-            for rolled in self._rolled:
-                rolled.segment.file.sync()
-            self._active.file.sync()
+            for file in self._files:
+                file.sync()
             if self._rolled:
                 log._filesystem.sync_directory(log.directory)
         except OSError as error:
             raise log._refuse(error) from error
-        if self._rolled:
+        if self._rolled and not log._is_closed:
             # These save work at the next start; the promise does not rest on them.
             with suppress(OSError):
                 self._write_documents(log)

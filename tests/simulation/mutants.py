@@ -1,0 +1,189 @@
+"""Bugs planted on purpose, one at a time, so that the tests prove that they would see them.
+
+Each mutant replaces one function of the storage engine with one that leaves out a single step, of the kind that is
+easily forgotten and that works on every day without a power cut.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from millpond.model.errors import DiskFailed, StorageError
+from millpond.model.ids import Offset
+from millpond.model.ports import Filesystem
+from millpond.storage import checkpoints, index, log, recovery, scan, segment
+from millpond.storage.index import SparseIndex
+from millpond.storage.log import Appended, Log
+from millpond.storage.names import UNFINISHED
+from millpond.storage.segment import Segment
+
+Mutant = Callable[[pytest.MonkeyPatch], None]
+
+
+class _WithoutDirectorySync:
+    def __init__(self, filesystem: Filesystem) -> None:
+        self._filesystem = filesystem
+
+    def __getattr__(self, called: str) -> Any:  # noqa: ANN401 - passes on whatever is asked for
+        return getattr(self._filesystem, called)
+
+    def sync_directory(self, path: str) -> None:
+        pass
+
+
+def acknowledge_before_the_sync(patch: pytest.MonkeyPatch) -> None:
+    async def wait_kept(self: Log, appended: Appended) -> None:
+        self._commit.request()
+
+    patch.setattr(Log, "wait_kept", wait_kept)
+
+
+def acknowledge_what_came_during_the_sync(patch: pytest.MonkeyPatch) -> None:
+    """Whoever waits when a round ends is let go, also those who joined after it began."""
+
+    def begin_round(self: Log) -> object:
+        this_round = original(self)
+        finish = this_round.finish
+
+        def finish_for_all(failure: StorageError | None) -> None:
+            finish(failure)
+            waiting, self._commit._waiting = self._commit._waiting, []
+            for waiter in waiting:
+                if not waiter.done():
+                    waiter.set_result(None)
+
+        this_round.finish = finish_for_all  # type: ignore[method-assign]
+        return this_round
+
+    original = Log._begin_round
+    patch.setattr(Log, "_begin_round", begin_round)
+
+
+def trust_the_index_blindly(patch: pytest.MonkeyPatch) -> None:
+    def load(
+        cls: type[SparseIndex], filesystem: Filesystem, path: str, *, base_offset: Offset, log_bytes: int
+    ) -> SparseIndex | None:
+        if not filesystem.exists(path):
+            return None
+        content = filesystem.open(path).map()
+        if len(content) < index._ENTRIES_AT:
+            return None
+        _, _, _, next_offset, _, max_timestamp, count = index._HEAD.unpack_from(content)
+        places = content[index._ENTRIES_AT : index._ENTRIES_AT + count * 8]
+        loaded = cls(base_offset)
+        loaded.next_offset, loaded.log_bytes, loaded.max_timestamp = next_offset, log_bytes, max_timestamp
+        loaded._places = places[: len(places) // 8 * 8].cast("Q")
+        loaded._timestamps = memoryview(bytes(len(places) // 8 * 8)).cast("q")
+        return loaded
+
+    patch.setattr(SparseIndex, "load", classmethod(load))
+
+
+def rename_without_syncing_the_directory(patch: pytest.MonkeyPatch) -> None:
+    def write_document(filesystem: Filesystem, directory: str, name: str, content: object) -> None:
+        original(_WithoutDirectorySync(filesystem), directory, name, content)
+
+    original = checkpoints.write_document
+    for module in (log, recovery):
+        patch.setattr(module, "write_document", write_document)
+
+
+def rename_without_syncing_the_file(patch: pytest.MonkeyPatch) -> None:
+    def write_document(filesystem: Filesystem, directory: str, name: str, content: object) -> None:
+        unfinished = f"{directory}/{name}{UNFINISHED}"
+        original(filesystem, directory, name, content)  # for its bytes only
+        body = filesystem.open(f"{directory}/{name}")
+        data = body.read(0, body.size())
+        file = filesystem.open(unfinished, create=True)
+        file.truncate(0)
+        file.write(0, (data,))
+        filesystem.rename(unfinished, f"{directory}/{name}")
+        filesystem.sync_directory(directory)
+
+    original = checkpoints.write_document
+    for module in (log, recovery):
+        patch.setattr(module, "write_document", write_document)
+
+
+def roll_without_syncing_the_directory(patch: pytest.MonkeyPatch) -> None:
+    def run(self: Any) -> None:  # noqa: ANN401 - a private class
+        self._log._filesystem, filesystem = _WithoutDirectorySync(self._log._filesystem), self._log._filesystem
+        try:
+            original(self)
+        finally:
+            self._log._filesystem = filesystem
+
+    original = log._Round.run
+    patch.setattr(log._Round, "run", run)
+
+
+def roll_without_syncing_the_sealed_segment(patch: pytest.MonkeyPatch) -> None:
+    def run(self: Any) -> None:  # noqa: ANN401 - a private class
+        rolled, self._files = self._rolled, self._files[-1:]
+        original(self)
+        assert self._rolled is rolled
+
+    original = log._Round.run
+    patch.setattr(log._Round, "run", run)
+
+
+def go_on_after_a_failed_sync(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Log, "_refuse", lambda self, error: DiskFailed(str(error)))
+
+
+def believe_the_page_cache(patch: pytest.MonkeyPatch) -> None:
+    """Recovery syncs what it reads, without writing it again."""
+
+    def end_at(self: Segment, found: SparseIndex, *, doubtful_from: int) -> None:
+        original(self, found, doubtful_from=found.log_bytes)
+
+    original = Segment.end_at
+    patch.setattr(Segment, "end_at", end_at)
+
+
+def skip_the_checksum_in_recovery(patch: pytest.MonkeyPatch) -> None:
+    """The scan takes the stored checksum as right, whatever the bytes are."""
+
+    class Whatever(int):
+        def __ne__(self, other: object) -> bool:
+            return False
+
+        __hash__ = int.__hash__
+
+    patch.setattr(scan, "crc32c", lambda data: Whatever())
+    patch.setattr(segment, "crc32c", lambda data: Whatever())
+
+
+def leave_the_torn_tail(patch: pytest.MonkeyPatch) -> None:
+    """Recovery notes where the log ends, and leaves what is behind it in the file."""
+
+    def end_at(self: Segment, found: SparseIndex, *, doubtful_from: int) -> None:
+        self.size = found.log_bytes
+        original(self, found, doubtful_from=doubtful_from)
+
+    original = Segment.end_at
+    patch.setattr(Segment, "end_at", end_at)
+
+
+def remove_before_the_start_is_durable(patch: pytest.MonkeyPatch) -> None:
+    async def move_start(self: Log, offset: Offset) -> None:
+        self.start_offset = max(self.start_offset, offset)
+
+    patch.setattr(Log, "_move_start", move_start)
+
+
+MUTANTS: tuple[Mutant, ...] = (
+    acknowledge_before_the_sync,
+    acknowledge_what_came_during_the_sync,
+    trust_the_index_blindly,
+    rename_without_syncing_the_directory,
+    rename_without_syncing_the_file,
+    roll_without_syncing_the_directory,
+    roll_without_syncing_the_sealed_segment,
+    go_on_after_a_failed_sync,
+    believe_the_page_cache,
+    skip_the_checksum_in_recovery,
+    leave_the_torn_tail,
+    remove_before_the_start_is_durable,
+)
