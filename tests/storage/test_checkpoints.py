@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.storage.builders import new_disk
 
 from millpond.storage.checkpoints import read_document, write_document
 from millpond.testing.disk import PowerCut, SimDisk
+from tests.storage.builders import new_disk
 
 CONTENT = {"recovery_point": 4711, "start_offset": 0, "names": ["a", None, "ü"]}
 

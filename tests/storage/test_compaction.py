@@ -11,6 +11,13 @@ import pytest
 from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from millpond.model.errors import LogCorrupted
+from millpond.model.ids import LeaderEpoch, Offset, TimestampMs
+from millpond.protocol.records import HEADER_BYTES, Codec, NewRecord, Record, encode_batch
+from millpond.storage.log import Log
+from millpond.storage.settings import LogSettings
+from millpond.testing.disk import PowerCut, SimDisk
 from tests.storage.models import (
     Process,
     WrittenBatch,
@@ -24,13 +31,6 @@ from tests.storage.models import (
     read_all,
     records_in,
 )
-
-from millpond.model.errors import LogCorrupted
-from millpond.model.ids import LeaderEpoch, Offset, TimestampMs
-from millpond.protocol.records import HEADER_BYTES, Codec, NewRecord, Record, encode_batch
-from millpond.storage.log import Log
-from millpond.storage.settings import LogSettings
-from millpond.testing.disk import PowerCut, SimDisk
 
 GRACE_MS = 100
 FIRST_PASSES_MS_MAX = 50

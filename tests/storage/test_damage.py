@@ -5,6 +5,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+
+from millpond.model.errors import LogCorrupted
+from millpond.model.ids import Offset
+from millpond.protocol.records import Codec, NewRecord
+from millpond.storage.filesystem import OsFilesystem
+from millpond.storage.log import Log
+from millpond.storage.settings import LogSettings
+from millpond.testing.disk import PowerCut, SimDisk
 from tests.storage.models import (
     DIRECTORY,
     Process,
@@ -19,14 +27,6 @@ from tests.storage.models import (
     names_on,
     read_all,
 )
-
-from millpond.model.errors import LogCorrupted
-from millpond.model.ids import Offset
-from millpond.protocol.records import Codec, NewRecord
-from millpond.storage.filesystem import OsFilesystem
-from millpond.storage.log import Log
-from millpond.storage.settings import LogSettings
-from millpond.testing.disk import PowerCut, SimDisk
 
 SEGMENT = LogSettings(segment_bytes=2048, index_interval_bytes=0, retention_ms=None)
 SPARSE = LogSettings(segment_bytes=2048, index_interval_bytes=300, retention_ms=None)

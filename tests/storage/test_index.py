@@ -6,13 +6,13 @@ from typing import NamedTuple
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.storage.builders import new_disk
 
 from millpond.model.ids import NO_TIMESTAMP, Offset, TimestampMs
 from millpond.protocol.records import NewRecord, encode_batch
 from millpond.storage.index import SparseIndex
 from millpond.storage.scan import scan_segment
 from millpond.testing.disk import SimDisk
+from tests.storage.builders import new_disk
 
 BASE = Offset(1000)
 

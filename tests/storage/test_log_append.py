@@ -6,22 +6,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.storage.builders import (
-    EPOCH,
-    NOW,
-    append,
-    batch_of,
-    facts_of,
-    files_of,
-    forged,
-    new_disk,
-    open_log,
-    placed_batch,
-    read_all,
-    sequenced_batch,
-    simulated,
-    values_of,
-)
 
 from millpond.model.errors import (
     BatchTooLarge,
@@ -38,6 +22,22 @@ from millpond.storage.filesystem import OsFilesystem
 from millpond.storage.log import Log
 from millpond.storage.settings import Flush, LogSettings
 from millpond.testing.disk import SimDisk
+from tests.storage.builders import (
+    EPOCH,
+    NOW,
+    append,
+    batch_of,
+    facts_of,
+    files_of,
+    forged,
+    new_disk,
+    open_log,
+    placed_batch,
+    read_all,
+    sequenced_batch,
+    simulated,
+    values_of,
+)
 
 SMALL = LogSettings(segment_bytes=1024)
 

@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 
 import pytest
-from tests.storage.builders import DIRECTORY, append, new_disk, open_log, simulated, values_of
 
 from millpond.model.ids import NO_EPOCH, LeaderEpoch, Offset
 from millpond.protocol.records import iter_batches
 from millpond.storage.settings import Flush, LogSettings
 from millpond.testing.disk import PowerCut, SimDisk
+from tests.storage.builders import DIRECTORY, append, new_disk, open_log, simulated, values_of
 
 SMALL = LogSettings(segment_bytes=1024, retention_ms=None)
 

@@ -6,6 +6,12 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 import pytest
+
+from millpond.model.errors import DiskFailed, DiskFull, StorageError
+from millpond.model.ids import LeaderEpoch, Offset, TimestampMs
+from millpond.storage.log import Log
+from millpond.storage.settings import Flush, LogSettings
+from millpond.testing.disk import Operation, SimDisk
 from tests.storage.builders import (
     EPOCH,
     NOW,
@@ -21,12 +27,6 @@ from tests.storage.builders import (
     until_a_sync_is_under_way,
     values_of,
 )
-
-from millpond.model.errors import DiskFailed, DiskFull, StorageError
-from millpond.model.ids import LeaderEpoch, Offset, TimestampMs
-from millpond.storage.log import Log
-from millpond.storage.settings import Flush, LogSettings
-from millpond.testing.disk import Operation, SimDisk
 
 SMALL = LogSettings(segment_bytes=1024, retention_ms=None)
 FULL = [errno.ENOSPC, errno.EDQUOT, errno.EFBIG]

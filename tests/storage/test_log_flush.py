@@ -4,6 +4,13 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
+
+from millpond.model.errors import Truncated
+from millpond.model.ids import Offset
+from millpond.storage.log import Log
+from millpond.storage.settings import Flush, LogSettings
+from millpond.testing.disk import SimDisk
+from millpond.testing.simulation import Simulation, simulate
 from tests.storage.builders import (
     EPOCH,
     append,
@@ -16,13 +23,6 @@ from tests.storage.builders import (
     until_a_sync_is_under_way,
     values_of,
 )
-
-from millpond.model.errors import Truncated
-from millpond.model.ids import Offset
-from millpond.storage.log import Log
-from millpond.storage.settings import Flush, LogSettings
-from millpond.testing.disk import SimDisk
-from millpond.testing.simulation import Simulation, simulate
 
 GROUP = LogSettings(flush=Flush.GROUP)
 INTERVAL = LogSettings(flush=Flush.INTERVAL, flush_interval_ms=500)

@@ -17,7 +17,6 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from tests.storage.models import ListModel, Process, WrittenBatch, batch_of, expired_by_trying, facts_of, read_all
 
 from millpond.model.errors import DiskFull, OffsetOutOfRange, OutOfOrderSequence, StaleProducerEpoch, Truncated
 from millpond.model.ids import LeaderEpoch, Offset, TimestampMs
@@ -25,6 +24,7 @@ from millpond.protocol.records import Codec, NewRecord
 from millpond.storage.log import Appended
 from millpond.storage.settings import Flush, LogSettings
 from millpond.testing.disk import PowerCut, SimDisk
+from tests.storage.models import ListModel, Process, WrittenBatch, batch_of, expired_by_trying, facts_of, read_all
 
 PRODUCERS = 3
 VIEWS_MAX = 8

@@ -7,6 +7,14 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+from millpond.model.errors import OffsetOutOfRange
+from millpond.model.ids import Offset, TimestampMs
+from millpond.protocol.records import Codec, iter_batches, stamp_append_time
+from millpond.storage.filesystem import OsFilesystem
+from millpond.storage.log import Log
+from millpond.storage.settings import Flush, LogSettings
+from millpond.testing.disk import SimDisk
 from tests.storage.builders import (
     EPOCH,
     NOW,
@@ -19,14 +27,6 @@ from tests.storage.builders import (
     simulated,
     timed_batch,
 )
-
-from millpond.model.errors import OffsetOutOfRange
-from millpond.model.ids import Offset, TimestampMs
-from millpond.protocol.records import Codec, iter_batches, stamp_append_time
-from millpond.storage.filesystem import OsFilesystem
-from millpond.storage.log import Log
-from millpond.storage.settings import Flush, LogSettings
-from millpond.testing.disk import SimDisk
 
 SMALL = LogSettings(segment_bytes=1024, index_interval_bytes=200)
 

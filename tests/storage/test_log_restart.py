@@ -7,6 +7,14 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from millpond.model.errors import LogClosed
+from millpond.model.ids import Offset, TimestampMs
+from millpond.model.ports import Filesystem
+from millpond.storage.filesystem import OsFilesystem
+from millpond.storage.log import Log
+from millpond.storage.settings import Flush, LogSettings
+from millpond.testing.disk import SimDisk
 from tests.storage.builders import (
     DIRECTORY,
     EPOCH,
@@ -21,14 +29,6 @@ from tests.storage.builders import (
     simulated,
     values_of,
 )
-
-from millpond.model.errors import LogClosed
-from millpond.model.ids import Offset, TimestampMs
-from millpond.model.ports import Filesystem
-from millpond.storage.filesystem import OsFilesystem
-from millpond.storage.log import Log
-from millpond.storage.settings import Flush, LogSettings
-from millpond.testing.disk import SimDisk
 
 SMALL = LogSettings(segment_bytes=1024)
 VALUES = [b"%d" % number + b"x" * 200 for number in range(12)]

@@ -7,6 +7,11 @@ from itertools import accumulate
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+from millpond.model.errors import OffsetOutOfRange, Truncated
+from millpond.model.ids import LeaderEpoch, Offset, TimestampMs
+from millpond.storage.settings import Flush, LogSettings
+from millpond.testing.disk import SimDisk
 from tests.storage.builders import (
     EPOCH,
     NOW,
@@ -20,11 +25,6 @@ from tests.storage.builders import (
     timed_batch,
     values_of,
 )
-
-from millpond.model.errors import OffsetOutOfRange, Truncated
-from millpond.model.ids import LeaderEpoch, Offset, TimestampMs
-from millpond.storage.settings import Flush, LogSettings
-from millpond.testing.disk import SimDisk
 
 SMALL = LogSettings(segment_bytes=1024, retention_ms=None)
 
@@ -280,6 +280,28 @@ async def test_cutting_the_batch_that_holds_the_start_leaves_a_log_whose_start_i
     assert values_of(log)[-1] == b"new"
     assert log.read(appended.base_offset, bytes_max=1).next_offset == log.next_offset
     await log.close()
+
+
+@pytest.mark.parametrize("power_cut", [True, False])
+@simulated
+async def test_what_is_kept_after_the_batch_that_held_the_start_was_cut_is_read_after_a_restart(
+    power_cut: bool,
+) -> None:
+    disk = new_disk()
+    log = open_log(disk)
+    append(log, *[b"x"] * 10)
+    await log.flush()
+    await log.delete_before(Offset(5))
+    await log.truncate(Offset(7))
+    await log.append_and_wait(batch_of(b"a", b"b"), leader_epoch=EPOCH)
+    served = values_of(log)
+    assert served[-2:] == [b"a", b"b"]
+    log.abandon()
+    if power_cut:
+        disk.crash("lose")
+    log = open_log(disk)
+    assert values_of(log) == served
+    log.abandon()
 
 
 @pytest.mark.parametrize("flush", Flush)

@@ -7,6 +7,14 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+from millpond.model.errors import DuplicateSequence, OutOfOrderSequence, StaleProducerEpoch
+from millpond.model.ids import Offset, TimestampMs
+from millpond.protocol.records import BatchHeader, parse_header
+from millpond.storage.log import Appended, Log
+from millpond.storage.producers import ProducerStates
+from millpond.storage.settings import DAY_MS, LogSettings
+from millpond.testing.disk import SimDisk
 from tests.storage.builders import (
     EPOCH,
     NOW,
@@ -18,14 +26,6 @@ from tests.storage.builders import (
     simulated,
     values_of,
 )
-
-from millpond.model.errors import DuplicateSequence, OutOfOrderSequence, StaleProducerEpoch
-from millpond.model.ids import Offset, TimestampMs
-from millpond.protocol.records import BatchHeader, parse_header
-from millpond.storage.log import Appended, Log
-from millpond.storage.producers import ProducerStates
-from millpond.storage.settings import DAY_MS, LogSettings
-from millpond.testing.disk import SimDisk
 
 SEQUENCE_MAX = 2**31 - 1
 

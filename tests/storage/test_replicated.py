@@ -5,6 +5,13 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+from millpond.model.errors import CorruptBatch, InvalidRecord, MalformedBatch, RequestError
+from millpond.model.ids import Offset
+from millpond.protocol.records import Codec
+from millpond.storage.log import Log
+from millpond.storage.settings import Flush, LogSettings
+from millpond.testing.disk import SimDisk
 from tests.storage.builders import (
     EPOCH,
     append,
@@ -18,13 +25,6 @@ from tests.storage.builders import (
     simulated,
     values_of,
 )
-
-from millpond.model.errors import CorruptBatch, InvalidRecord, MalformedBatch, RequestError
-from millpond.model.ids import Offset
-from millpond.protocol.records import Codec
-from millpond.storage.log import Log
-from millpond.storage.settings import Flush, LogSettings
-from millpond.testing.disk import SimDisk
 
 SMALL = LogSettings(segment_bytes=1024, retention_ms=None)
 

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.storage.models import Process, batch_with, expired_by_trying, facts_of, headers_in, names_on, read_all
 
 from millpond.model.errors import OffsetOutOfRange
 from millpond.model.ids import NO_TIMESTAMP, Offset, TimestampMs
@@ -15,6 +14,7 @@ from millpond.storage.log import Log
 from millpond.storage.retention import SegmentFacts, expired_segments
 from millpond.storage.settings import LogSettings
 from millpond.testing.disk import PowerCut, SimDisk
+from tests.storage.models import Process, batch_with, expired_by_trying, facts_of, headers_in, names_on, read_all
 
 KEEP_ALL = LogSettings(segment_bytes=1024, index_interval_bytes=100, retention_ms=None)
 BATCHES = 30

@@ -7,6 +7,12 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from millpond.model.ids import Offset, TimestampMs
+from millpond.protocol.records import BatchHeader, NewRecord
+from millpond.storage.log import Log
+from millpond.storage.settings import LogSettings
+from millpond.testing.disk import SimDisk
 from tests.storage.models import (
     DIRECTORY,
     Process,
@@ -18,12 +24,6 @@ from tests.storage.models import (
     names_on,
     read_all,
 )
-
-from millpond.model.ids import Offset, TimestampMs
-from millpond.protocol.records import BatchHeader, NewRecord
-from millpond.storage.log import Log
-from millpond.storage.settings import LogSettings
-from millpond.testing.disk import SimDisk
 
 SMALL = LogSettings(segment_bytes=1024, index_interval_bytes=100, retention_ms=None)
 REMEMBERED = 5

@@ -8,10 +8,10 @@ import ssl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.testing.peers import echo, pair, serve
 
 from millpond.testing.links import Conditions
 from millpond.testing.simulation import Simulation, simulate
+from tests.testing.peers import echo, pair, serve
 
 
 def test_an_echo_server_on_streams_works_unmodified() -> None:

@@ -4,10 +4,10 @@ import asyncio
 import errno
 
 import pytest
-from tests.testing.peers import pair, serve
 
 from millpond.testing.links import Conditions
 from millpond.testing.simulation import Simulation, simulate
+from tests.testing.peers import pair, serve
 
 # --- Bad weather ---------------------------------------------------------------------------------
 
