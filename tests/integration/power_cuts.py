@@ -43,6 +43,7 @@ _LOOSE = {
     for flush in (Flush.INTERVAL, Flush.NONE)
 }
 _STUCK_S = 10.0
+"""Nothing here takes nearly that long."""
 
 
 class _Cut:
@@ -165,15 +166,20 @@ class PowerCuts:
         self._send_again(grouped)
         self._producers = [self._new_producer() for _ in range(_APPENDERS)]
         timeout = asyncio.get_running_loop().call_later(_STUCK_S, self._image.cut_power)
-        tasks = [
-            *(self._append(grouped, producer) for producer in self._producers),
-            self._reshape(grouped),
-            self._append_loosely(loose),
-            self._append_keyed(keyed),
-            self._compact(keyed),
-        ]
-        await asyncio.gather(*map(_until_the_power_goes, tasks))
+        work = {
+            **{f"appender {each.producer_id}": self._append(grouped, each) for each in self._producers},
+            "reshaping": self._reshape(grouped),
+            "the loose appender": self._append_loosely(loose),
+            "the keyed appender": self._append_keyed(keyed),
+            "compaction": self._compact(keyed),
+        }
+        lives = [asyncio.create_task(_until_the_power_goes(each), name=name) for name, each in work.items()]
+        _, waiting = await asyncio.wait(lives, timeout=_STUCK_S * 2)
         timeout.cancel()
+        if waiting:
+            names = sorted(task.get_name() for task in waiting)
+            raise PromiseBroken(f"the power is gone, and {', '.join(names)} still wait for an answer")
+        await asyncio.gather(*lives)
 
     def _send_again(self, log: Log) -> None:
         """What the log holds of a producer's newest batch, it must know again."""

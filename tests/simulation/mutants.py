@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from millpond.model.errors import DiskFailed, StorageError
+from millpond.model.errors import DiskFailed
 from millpond.model.ids import Offset
 from millpond.model.ports import Filesystem
 from millpond.storage import checkpoints, index, log, recovery, scan, segment
@@ -46,8 +46,8 @@ def acknowledge_what_came_during_the_sync(patch: pytest.MonkeyPatch) -> None:
         this_round = original(self)
         finish = this_round.finish
 
-        def finish_for_all(failure: StorageError | None) -> None:
-            finish(failure)
+        def finish_for_all() -> None:
+            finish()
             waiting, self._commit._waiting = self._commit._waiting, []
             for waiter in waiting:
                 if not waiter.done():

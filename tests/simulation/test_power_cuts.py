@@ -12,7 +12,7 @@ from tests.simulation.mutants import MUTANTS, Mutant
 from tests.simulation.power_cuts import CYCLES_PER_SEED, run_seed
 
 SEEDS = 80
-SEEDS_FOR_A_MUTANT = 60
+SEEDS_FOR_A_MUTANT = 300
 
 
 @pytest.mark.slow

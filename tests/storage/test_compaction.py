@@ -183,6 +183,34 @@ def test_the_latest_record_of_each_key_stays_and_nothing_else(
     check_after_unclean_restart(disk, log_settings, script)
 
 
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.one_of(APPENDS, st.sampled_from([0, 10, GRACE_MS])), min_size=10, max_size=40),
+    st.sampled_from([1, 2, 3]),
+    st.integers(0, 2**16),
+)
+def test_no_row_of_partial_passes_loses_a_value_or_brings_one_back(
+    steps: list[tuple[list[NewRecord], Codec, int, bool] | int], keys_max: int, seed: int
+) -> None:
+    """A tombstone must not go before what it deletes, however little each pass reads and however late it comes."""
+    script = Script(Process(SimDisk(random.Random(seed)), replace(COMPACT, compaction_keys_max=keys_max), seed=seed))
+    log = script.process.log
+    now_ms = 0
+    for step in steps:
+        if isinstance(step, int):
+            now_ms += step
+            script.process.run(log.upkeep(now_ms=10**6))
+            script.process.run(log.flush())
+            script.process.run(log.compact(now_ms=now_ms))
+            found = records_of(log)
+            assert set(script.latest(tombstones=False)) <= set(found) <= set(script.everything)
+            assert table(found) == table(script.everything)
+        else:
+            records, codec, producer, _ = step
+            script.append(records, codec=codec, producer=producer)
+    script.process.kill()
+
+
 def check_after_unclean_restart(disk: SimDisk, log_settings: LogSettings, script: Script) -> None:
     """Without any snapshot: the log alone has to know the producers."""
     for path in names_on(disk, ".producers"):

@@ -5,6 +5,7 @@ import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
+from typing import get_args
 
 import pytest
 from hypothesis import settings
@@ -23,12 +24,11 @@ from millpond.model.ids import LeaderEpoch, Offset, TimestampMs
 from millpond.protocol.records import Codec, NewRecord
 from millpond.storage.log import Appended
 from millpond.storage.settings import Flush, LogSettings
-from millpond.testing.disk import PowerCut, SimDisk
+from millpond.testing.disk import CrashMode, PowerCut, SimDisk
 from tests.storage.models import ListModel, Process, WrittenBatch, batch_of, expired_by_trying, facts_of, read_all
 
 PRODUCERS = 3
 VIEWS_MAX = 8
-FEW = st.integers(1, 4)
 SIZES = st.lists(st.one_of(st.integers(0, 40), st.integers(0, 500)), min_size=1, max_size=4)
 CODECS = st.sampled_from([Codec.NONE, Codec.NONE, Codec.GZIP, Codec.ZSTD, Codec.SNAPPY, Codec.LZ4])
 SENDERS = st.sampled_from([-1, -1, *range(PRODUCERS)])
@@ -54,7 +54,7 @@ class LogMachine(RuleBasedStateMachine):
         self.model = ListModel()
         self.epoch = 0
         self.now_ms = 1_000
-        self.pending: list[Appended] = []
+        self.pending: list[tuple[Appended, WrittenBatch]] = []
         self.recovery_cuts: list[int] = []
         self.views: list[tuple[memoryview, bytes]] = []
         self.process = Process(self.disk, self.settings, seed=seed)
@@ -66,10 +66,12 @@ class LogMachine(RuleBasedStateMachine):
         self.disk.cut_power_at(at)
         self.recovery_cuts = recovery_cuts
 
-    @rule(recovery_cuts=RECOVERY_CUTS)
-    def the_power_goes(self, recovery_cuts: list[int]) -> None:
+    @rule(recovery_cuts=RECOVERY_CUTS, mode=st.sampled_from(get_args(CrashMode)))
+    def the_power_goes(self, recovery_cuts: list[int], mode: CrashMode) -> None:
         self.recovery_cuts = recovery_cuts
+        self.disk.crash_mode = mode
         self._recover()
+        self.disk.crash_mode = "random"
 
     @rule()
     def the_process_is_killed(self) -> None:
@@ -145,8 +147,9 @@ class LogMachine(RuleBasedStateMachine):
         epoch = self.model.producer_epoch(sender) + epoch_step
         return batch_of(records, codec=codec, producer=sender, producer_epoch=epoch, sequence=sequence)
 
-    @rule(sizes=SIZES, codec=CODECS, sender=SENDERS, new_epoch=PERCENT)
-    def append(self, sizes: list[int], codec: Codec, sender: int, new_epoch: int) -> None:
+    @rule(sizes=SIZES, codec=CODECS, sender=SENDERS, new_epoch=PERCENT, new_leader=PERCENT)
+    def append(self, sizes: list[int], codec: Codec, sender: int, new_epoch: int, new_leader: int) -> None:
+        self.epoch += new_leader > 75
         batch = self._batch(sizes, codec, sender, epoch_step=int(new_epoch > 90 and sender >= 0))
         written = self.model.append(batch, epoch=self.epoch)
         with self._power_may_go():
@@ -199,18 +202,19 @@ class LogMachine(RuleBasedStateMachine):
     def _check_appended(self, appended: Appended, written: WrittenBatch) -> None:
         assert not appended.is_duplicate
         assert (appended.base_offset, appended.last_offset) == (written.header.base_offset, written.header.last_offset)
-        self.pending.append(appended)
+        self.pending.append((appended, written))
 
     @precondition(lambda self: self.pending)
     @rule(which=PERCENT)
     def wait_kept(self, which: int) -> None:
-        appended = self.pending.pop(which % len(self.pending))
+        appended, written = self.pending.pop(which % len(self.pending))
         with self._power_may_go():
             try:
                 self.process.run(self.process.log.wait_kept(appended))
             except Truncated:
                 assert appended.truncations < self.process.log._truncations
                 return
+            assert written in self.model.batches, "kept, though it was cut off"
             if self.settings.flush is Flush.GROUP:
                 self.model.kept = max(self.model.kept, appended.last_offset + 1)
 
@@ -245,10 +249,6 @@ class LogMachine(RuleBasedStateMachine):
                 self.process.call(lambda: self._append(self._batch(sizes, Codec.NONE, sender, epoch_step=-1)))
 
     # Changing shape
-
-    @rule(step=FEW)
-    def another_leader(self, step: int) -> None:
-        self.epoch += step
 
     @rule(percent=st.integers(40, 100))
     def truncate(self, percent: int) -> None:
@@ -358,8 +358,12 @@ class LogMachine(RuleBasedStateMachine):
 
     @invariant()
     def epochs_are_those_of_the_batches(self) -> None:
-        for batch in self.model.served():
-            assert self.process.log.epochs.at(batch.header.base_offset)[0] == batch.header.leader_epoch
+        log, served = self.process.log, self.model.served()
+        for batch in served:
+            assert log.epochs.at(batch.header.base_offset)[0] == batch.header.leader_epoch
+        if served:
+            latest = served[-1].header.leader_epoch
+            assert log.end_of_epoch(LeaderEpoch(latest)) == (latest, log.next_offset)
 
     @invariant()
     def views_stay_as_they_were(self) -> None:

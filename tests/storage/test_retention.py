@@ -61,6 +61,13 @@ def test_segments_expire_as_trying_every_number_of_them_says(
     assert found == expired_by_trying(segments, settings, start=start, now_ms=now_ms)
 
 
+def test_a_segment_goes_as_soon_as_what_follows_fills_the_bound() -> None:
+    segments = [SegmentFacts(Offset(n), Offset(n + 1), 10, TimestampMs(n)) for n in range(4)]
+    for bound, expired in ((41, 0), (40, 0), (31, 0), (30, 1), (29, 1), (20, 2), (0, 3)):
+        settings = LogSettings(retention_ms=None, retention_bytes=bound)
+        assert expired_segments(segments, settings, start_offset=Offset(0), now_ms=0) == expired
+
+
 def test_a_bound_of_no_bytes_still_leaves_the_growing_segment() -> None:
     segments = [SegmentFacts(Offset(n), Offset(n + 1), 10, TimestampMs(n)) for n in range(4)]
     settings = LogSettings(retention_ms=None, retention_bytes=0)

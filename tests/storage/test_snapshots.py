@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pytest
@@ -12,7 +13,7 @@ from millpond.model.ids import Offset, TimestampMs
 from millpond.protocol.records import BatchHeader, NewRecord
 from millpond.storage.log import Log
 from millpond.storage.settings import LogSettings
-from millpond.testing.disk import SimDisk
+from millpond.testing.disk import PowerCut, SimDisk
 from tests.storage.models import (
     DIRECTORY,
     Process,
@@ -219,3 +220,28 @@ def test_a_snapshot_from_beyond_the_end_is_never_believed() -> None:
         assert states_of(process.log) == expected
         process.keep(batch_of([NewRecord(b"v" * 200)] * 20))
         assert states_of(process.log) == expected
+
+
+@pytest.mark.parametrize("batches", [3, 4, 5])
+def test_a_removal_cut_short_never_takes_a_producer_back(batches: int) -> None:
+    """Through several restarts: the files that told of its newest batch are gone by then."""
+    retaining = replace(SMALL, retention_ms=10)
+    cut_at, was_cut = 1, True
+    while was_cut:
+        disk = SimDisk(random.Random(cut_at))
+        process = Process(disk, retaining, seed=cut_at)
+        send_all(process, [Send(1, 1, 300, new_epoch=False)] * batches)
+        newest = states_of(process.log)[1][1][-1]
+        disk.cut_power_at(cut_at)
+        was_cut = False
+        try:
+            process.run(process.log.upkeep(now_ms=1000))
+        except PowerCut:
+            was_cut = True
+        process.kill()
+        disk.crash()
+        for _ in range(3):
+            with Process(disk, retaining) as process:
+                assert states_of(process.log)[1][1][-1] == newest
+        cut_at += 1
+    assert cut_at > 15

@@ -21,14 +21,15 @@ class Round(Protocol):
     def run(self) -> None:
         """Blocks; in a thread. Raises StorageError where the promise cannot be kept."""
 
-    def finish(self, failure: StorageError | None) -> None:
-        """On the loop, before anyone who waited goes on."""
+    def finish(self) -> None:
+        """On the loop, once it has run, before anyone who waited goes on."""
 
 
 class GroupCommit:
     __slots__ = ("_begin", "_next", "_waiting", "turn")
 
     def __init__(self, begin: Callable[[], Round]) -> None:
+        """`begin` runs on the loop; it may raise StorageError where there can be no more rounds."""
         self._begin = begin
         self._waiting: list[asyncio.Future[None]] = []
         self._next: asyncio.Task[None] | None = None
@@ -50,13 +51,13 @@ class GroupCommit:
         async with self.turn:
             self._next = None  # who comes from now on needs another round
             waiting, self._waiting = self._waiting, []
-            this_round = self._begin()
             failure: StorageError | None = None
             try:
+                this_round = self._begin()
                 await asyncio.get_running_loop().run_in_executor(None, this_round.run)
+                this_round.finish()
             except StorageError as error:
                 failure = error
-            this_round.finish(failure)
         for waiter in waiting:
             if waiter.cancelled():
                 continue

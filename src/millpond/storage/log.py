@@ -230,6 +230,8 @@ class Log:
         self._commit.request()
 
     def _begin_round(self) -> "_Round":
+        # After a failed sync the next one succeeds without having written what the failed one dropped.
+        self._require_open()
         rolled, self._rolled = self._rolled, []
         return _Round(self, rolled)
 
@@ -394,13 +396,18 @@ class Log:
             if not removed:
                 return
             self._segments.remove(removed)
-            self._rolled = [each for each in self._rolled if each.segment not in removed]
+            dropped = [each for each in self._rolled if each.segment in removed]
+            self._rolled = [each for each in self._rolled if each not in dropped]
             self.epochs.adopt(self.epochs.forget_before(self._segments.first_offset))
             for segment in removed:
                 segment.close()
-            await self._off_loop(lambda: self._remove_files(removed, self.epochs.pairs()))
+            await self._off_loop(lambda: self._remove_files(removed, dropped[-1:], self.epochs.pairs()))
 
-    def _remove_files(self, segments: list[Segment], epochs: list[tuple[LeaderEpoch, Offset]]) -> None:
+    def _remove_files(
+        self, segments: list[Segment], last_rolled: list["_Rolled"], epochs: list[tuple[LeaderEpoch, Offset]]
+    ) -> None:
+        for rolled in last_rolled:  # no round has written what its producers were, and no batch will tell any more
+            write_snapshot(self._filesystem, self.directory, rolled.next_offset, rolled.producers)
         for segment in segments:
             segment.remove_files()
         # Only then: recovery must know the epochs of every file it may find.
@@ -546,8 +553,6 @@ class _Round:
 
     def run(self) -> None:
         log = self._log
-        # After a failed sync the next one succeeds without having written what the failed one dropped.
-        log._require_open()
         try:
             for file in self._files:
                 file.sync()
@@ -567,8 +572,7 @@ class _Round:
         log._write_checkpoint(recovery_point=self._end)
         remove_old_snapshots(log._filesystem, log.directory, recovery_point=self._end)
 
-    def finish(self, failure: StorageError | None) -> None:
-        if failure is None:
-            self._log.durable_offset = max(self._log.durable_offset, self._end)
-            for rolled in self._rolled:
-                rolled.segment.close_file()
+    def finish(self) -> None:
+        self._log.durable_offset = max(self._log.durable_offset, self._end)
+        for rolled in self._rolled:
+            rolled.segment.close_file()

@@ -37,7 +37,7 @@ from millpond.storage.scan import Damage, scan_segment, skip_damage, whole_batch
 from millpond.storage.segment import Segment
 from millpond.storage.segments import Segments
 from millpond.storage.settings import LogSettings
-from millpond.storage.snapshots import remove_snapshots_beyond, restore_producers
+from millpond.storage.snapshots import remove_snapshots_beyond, restore_producers, write_snapshot
 
 
 @dataclass(slots=True)
@@ -182,10 +182,10 @@ class Recovery:
             self._filesystem, self._directory, self.segments, before=point
         )
         self._scan_tail(self._found[sealed_count:])
-        self._remove_forgotten()
-        self._filesystem.sync_directory(self._directory)
         end = self.segments.active.next_offset
         remove_snapshots_beyond(self._filesystem, self._directory, end)
+        # The batches that tell of a producer may be among what was removed.
+        write_snapshot(self._filesystem, self._directory, end, self.producers.snapshot())
         self.epochs.adopt(self.epochs.truncate(end))
         write_document(self._filesystem, self._directory, LEADER_EPOCHS, self.epochs.pairs())
         self.checkpoint = Checkpoint(
@@ -195,6 +195,8 @@ class Recovery:
             cleaned_to=min(self.checkpoint.cleaned_to, end),
         )
         self.checkpoint.write(self._filesystem, self._directory)
+        self._remove_forgotten()
+        self._filesystem.sync_directory(self._directory)
 
     def _epochs_from_batches(self) -> None:
         """The history is lost, which no power cut does: whole batches are believed as far as they can be read."""
