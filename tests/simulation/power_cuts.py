@@ -136,9 +136,12 @@ class Machine:
         found = read_everything(log, bytes_max=self.rng.randrange(1, 4000))
         check_all(self.history, log, found)
         self.history.recovered(found, log.start_offset)
-        self.producer.last = self._last_sent(log)
+        if self.settings.flush is not Flush.GROUP:
+            # More than its last batch may be lost: a client that is told so begins anew.
+            self.producer = IdempotentProducer(ProducerId(self.producer.producer_id + 1))
+        self.producer.last = self._last_sent()
 
-    def _last_sent(self, log: Log) -> tuple[bytes, AppendedBatch | None] | None:
+    def _last_sent(self) -> tuple[bytes, AppendedBatch | None] | None:
         if self.producer.last is None:
             return None
         batch, appended = self.producer.last

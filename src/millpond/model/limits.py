@@ -23,3 +23,5 @@ SEGMENT_BYTES_MAX = 2 * GIB - 1
 
 TOPIC_NAME_CHARS_MAX = 249
 """Kafka's bound: the name and `-` and a partition number still fit one directory entry of 255 bytes."""
+
+PARTITIONS_PER_TOPIC_MAX = 100_000

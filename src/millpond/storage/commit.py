@@ -51,12 +51,12 @@ class GroupCommit:
         async with self.turn:
             self._next = None  # who comes from now on needs another round
             waiting, self._waiting = self._waiting, []
-            failure: StorageError | None = None
+            failure: Exception | None = None
             try:
                 this_round = self._begin()
                 await asyncio.get_running_loop().run_in_executor(None, this_round.run)
                 this_round.finish()
-            except StorageError as error:
+            except Exception as error:  # whatever it was, nobody is left waiting for ever
                 failure = error
         for waiter in waiting:
             if waiter.cancelled():
@@ -65,3 +65,5 @@ class GroupCommit:
                 waiter.set_result(None)
             else:
                 waiter.set_exception(failure)
+        if failure is not None and not isinstance(failure, StorageError):
+            raise failure  # a bug of ours

@@ -127,7 +127,10 @@ class Log:
         return Appended(base_offset, Offset(self.next_offset - 1), self._truncations)
 
     def append_replicated(self, batches: Buffer) -> Appended:
-        """Batches from the leader, with the offsets and epochs it gave them; the first must be the next one here."""
+        """Batches from the leader, with the offsets and epochs it gave them; the first must be the next one here.
+
+        When it raises StorageError, the first few may have been appended: `next_offset` says where to go on.
+        """
         if self._refusal is not None:
             raise self._refusal
         base_offset = self.next_offset
@@ -209,7 +212,9 @@ class Log:
         if self.settings.flush is Flush.GROUP and self.durable_offset <= appended.last_offset:
             await self.flush()
         if self._truncations != appended.truncations:
-            raise Truncated(f"offset {appended.last_offset} of {self.directory} was truncated before it was kept")
+            raise Truncated(
+                f"{self.directory} was truncated before offset {appended.last_offset} was known to be kept; send it again"
+            )
 
     async def append_and_wait(self, batch: Buffer, *, leader_epoch: LeaderEpoch) -> Appended:
         appended = self.append(batch, leader_epoch=leader_epoch)
@@ -240,7 +245,8 @@ class Log:
     def read(self, start: Offset, *, bytes_max: int, until: Offset | None = None) -> Slice:
         """Whole batches from the one that holds `start`: as many as fit, but one even where it is larger.
 
-        None reaches beyond `until`. The data is a view; it stays readable whatever becomes of the log.
+        None reaches beyond `until`, nor beyond a segment's end: `next_offset` says where to go on. The data is a view;
+        it stays readable whatever becomes of the log.
         """
         if self._is_closed:
             raise LogClosed(f"{self.directory} is closed")

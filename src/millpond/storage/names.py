@@ -17,7 +17,7 @@ import re
 
 from millpond.model.errors import InvalidTopicName
 from millpond.model.ids import Offset, TopicPartition
-from millpond.model.limits import TOPIC_NAME_CHARS_MAX
+from millpond.model.limits import PARTITIONS_PER_TOPIC_MAX, TOPIC_NAME_CHARS_MAX
 
 LOG = ".log"
 INDEX = ".index"
@@ -28,7 +28,7 @@ LEADER_EPOCHS = "leader-epochs"
 CLEAN_SHUTDOWN = "clean-shutdown"
 
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]+")
-_PARTITION_DIRECTORY = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>0|[1-9][0-9]{0,9})")
+_PARTITION_DIRECTORY = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>0|[1-9][0-9]{0,4})")
 _OFFSET_FILE = re.compile(r"(?P<offset>[0-9]{20})(?P<suffix>\.[a-z]+)")
 
 
@@ -47,7 +47,7 @@ def check_topic_name(topic: str) -> None:
 
 def partition_directory(at: TopicPartition) -> str:
     check_topic_name(at.topic)
-    assert at.partition >= 0, at
+    assert 0 <= at.partition < PARTITIONS_PER_TOPIC_MAX, at
     return f"{at.topic}-{at.partition}"
 
 
