@@ -20,7 +20,7 @@ from hypothesis.stateful import (
 )
 
 from millpond.model.errors import DiskFull, OffsetOutOfRange, OutOfOrderSequence, StaleProducerEpoch, Truncated
-from millpond.model.ids import LeaderEpoch, Offset, TimestampMs
+from millpond.model.ids import NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs
 from millpond.protocol.records import Codec, NewRecord
 from millpond.storage.log import Appended
 from millpond.storage.settings import Flush, LogSettings
@@ -346,6 +346,10 @@ class LogMachine(RuleBasedStateMachine):
         assert all(one.next_offset == other.base_offset for one, other in pairwise(facts))
         assert facts[0].base_offset <= self.model.start
         assert facts[-1].next_offset == self.model.next_offset
+        for each in facts:
+            held = [b for b in self.model.batches if each.base_offset <= b.header.base_offset < each.next_offset]
+            assert each.size == sum(len(batch.data) for batch in held)
+            assert each.max_timestamp == max((batch.header.max_timestamp for batch in held), default=NO_TIMESTAMP)
 
     @invariant()
     def senders_are_known_by_their_batches(self) -> None:

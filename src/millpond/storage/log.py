@@ -213,7 +213,7 @@ class Log:
             await self.flush()
         if self._truncations != appended.truncations:
             raise Truncated(
-                f"{self.directory} was truncated before offset {appended.last_offset} was known to be kept; send it again"
+                f"{self.directory} was truncated before offset {appended.last_offset} was kept; send the batch again"
             )
 
     async def append_and_wait(self, batch: Buffer, *, leader_epoch: LeaderEpoch) -> Appended:
