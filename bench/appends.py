@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
+import uvloop
+
 from bench.batches import EPOCH, batch_of
 from bench.measuring import SIZES, Measurement, Row, Scale, Target, chunks, cpu_seconds_of, in_turns
 from bench.workspace import CountingFilesystem, Workspace
@@ -55,7 +57,7 @@ def _interval(place: Workspace, scale: Scale, name: str, size: int) -> list[Row]
     pair = in_turns(
         scale.repetitions,
         lambda: _on_log(place, Flush.INTERVAL, lambda log, _: _append_in_slices(log, batch, count)),
-        lambda: _on_file(place, lambda fd: asyncio.run(_write_in_slices(fd, batch, count))),
+        lambda: _on_file(place, lambda fd: uvloop.run(_write_in_slices(fd, batch, count))),
     )
     what = f"write, fdatasync every {_INTERVAL_MS} ms"
     return [_row(f"{name}, interval", size, count, pair.ours_s, pair.raw_s, pair.ratio, what, _large(name))]
@@ -141,7 +143,7 @@ def _on_log(
             log.abandon()
 
     with place.directory() as directory:
-        return asyncio.run(run(directory))
+        return uvloop.run(run(directory))  # the loop a broker runs on
 
 
 def _append_all(log: Log, batch: bytearray, count: int) -> None:

@@ -24,6 +24,7 @@ from millpond.model.ids import Offset, TimestampMs
 from millpond.model.limits import GIB, MIB
 from millpond.storage.filesystem import OsFilesystem
 from millpond.storage.log import Log
+from millpond.storage.recovery import Checkpoint
 from millpond.storage.settings import Flush, LogSettings
 
 _RECORDS_PER_BATCH = {"1 MB": 1_000, "16 KB": 100, "200 B": 1}
@@ -133,6 +134,8 @@ def _recovery(root: Path, filesystem: OsFilesystem, name: str) -> list[Row]:
     ours, ours_cpu, raw, scanned = [], [], [], 0
     for _ in range(_REOPENINGS):
         raw.append(_cold(file, lambda: _read(file)))
+        # As it was at the crash: nothing known to be synced, so that all of it is checked and written once more.
+        Checkpoint(Offset(0), Offset(0), Offset(0)).write(filesystem, _DIRECTORY)
         _drop_from_cache(file)
         begin, cpu_begin = time.perf_counter(), time.process_time()
         log = Log.open(filesystem, _DIRECTORY, _SETTINGS)

@@ -1,13 +1,15 @@
 """Bytes that are not those that were written: flipped bits, torn tails, garbage, lost and rotten documents."""
 
+import itertools
 import random
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from millpond.model.errors import LogCorrupted
-from millpond.model.ids import Offset
+from millpond.model.errors import DiskFull, LogCorrupted
+from millpond.model.ids import Offset, TimestampMs
 from millpond.protocol.records import Codec, NewRecord
 from millpond.storage.filesystem import OsFilesystem
 from millpond.storage.log import Log
@@ -252,6 +254,38 @@ def test_whatever_stands_behind_the_end_is_cut(*, orderly: bool) -> None:
             assert (log.next_offset, log.report.bytes_cut, log.report.damages) == (end, len(tail), [])
             assert read_all(log) == whole
             assert process.keep(batch_with(b"next"))[0].base_offset == end
+
+
+def test_the_torn_tail_of_an_append_that_failed_does_not_come_back() -> None:
+    """Neither where its segment is sealed next and the power goes at whichever operation of that."""
+    batch = batch_with(b"kept", timestamp=1000)
+    rolling = replace(SEGMENT, segment_ms=50)
+    for room_bytes, seed in itertools.product((1, 70), range(10)):
+        cut_at, was_cut = 1, True
+        while was_cut:
+            disk = SimDisk(random.Random(seed))
+            process = Process(disk, rolling, seed=cut_at)
+            process.keep(batch)
+            disk.capacity_bytes = disk.used_bytes + room_bytes
+            with pytest.raises(DiskFull):
+                process.keep(batch_with(b"refused" * 20))
+            disk.capacity_bytes = None
+            disk.cut_power_at(cut_at)
+            was_cut = False
+            try:
+                process.run(process.log.upkeep(now_ms=1060))
+                process.run(process.log.flush())
+            except PowerCut:
+                was_cut = True
+            process.kill()
+            disk.crash()
+            with Process(disk, rolling) as process:
+                assert process.log.report.damages == []
+                assert sum(each.size for each in facts_of(process.log)) == len(batch)
+                assert process.log.first_since(TimestampMs(0)) == (0, 1000)
+                assert process.log.first_since(TimestampMs(2000)) is None
+            cut_at += 1
+        assert cut_at > 10
 
 
 # Lost and rotten documents

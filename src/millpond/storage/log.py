@@ -360,10 +360,10 @@ class Log:
         if expired:
             await self._move_start(self._segments.first(expired)[-1].next_offset)
             await self._remove_forgotten()
-        if self.durable_offset > self._checkpoint.recovery_point:
-            async with self._commit.turn:
-                # The further the recovery point, the less a crash has to read and write again.
-                point = self.durable_offset
+        async with self._commit.turn:
+            # The further the recovery point, the less a crash has to read and write again.
+            point = self._synced_to()
+            if point > self._checkpoint.recovery_point:
                 await self._off_loop(lambda: self._write_checkpoint(recovery_point=point))
 
     def _roll_now(self) -> None:
@@ -386,9 +386,16 @@ class Log:
             await self.flush()
         async with self._commit.turn:
             if self.start_offset < offset <= self.durable_offset:
-                point = self.durable_offset
+                point = self._synced_to()
                 await self._off_loop(lambda: self._write_checkpoint(start_offset=offset, recovery_point=point))
                 self.start_offset = offset
+
+    def _synced_to(self) -> Offset:
+        """How far the recovery point may go. Not past a segment that no round has synced since it was sealed.
+
+        Its batches may be durable all the same, but the removal of a torn tail behind them need not be.
+        """
+        return min(self.durable_offset, *(each.segment.base_offset for each in self._rolled), self.next_offset)
 
     def _write_checkpoint(self, **changes: Offset) -> None:
         checkpoint = replace(self._checkpoint, **changes)
@@ -508,6 +515,9 @@ class Log:
 
     def _write_closing_documents(self) -> None:
         active, directory = self._segments.active, self.directory
+        for rolled in self._rolled:  # by an append that came while the last round ran
+            rolled.segment.file.sync()
+            rolled.segment.save_index()
         active.file.sync()
         active.save_index()
         write_snapshot(self._filesystem, directory, self.next_offset, self.producers.snapshot())

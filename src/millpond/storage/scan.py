@@ -21,8 +21,8 @@ from millpond.protocol.records import HEADER_BYTES, LENGTH_END, BatchHeader, che
 from millpond.storage.epochs import LeaderEpochs
 from millpond.storage.index import SparseIndex
 
-_FRONT = struct.Struct("!qiibIhiqqq")
-"""base offset, length, epoch, magic, crc, attributes, last offset delta, base and max timestamp, producer id"""
+_FRONT = struct.Struct("!qiibI2xi8xqq")
+"""base offset, length, epoch, magic, crc, last offset delta, max timestamp, producer id"""
 
 _BASE_AND_LENGTH = struct.Struct("!qi")
 _MAGIC_AT = 16
@@ -56,7 +56,7 @@ def scan_segment(
         if size - position < HEADER_BYTES:
             fault = f"{size - position} bytes are no batch header"
             break
-        base, length, batch_epoch, magic, crc, _, delta, _, timestamp, producer = unpack(content, position)
+        base, length, batch_epoch, magic, crc, delta, timestamp, producer = unpack(content, position)
         end = position + LENGTH_END + length
         if expected >= epoch_end:
             epoch, epoch_end = epochs.at(expected) if epochs else (batch_epoch, -1)
@@ -177,7 +177,7 @@ def _batch_behind(content: memoryview, position: int, expected: Offset) -> Batch
 
 def _leads_to_the_end(content: memoryview, position: int, expected: int) -> bool:
     while len(content) - position >= HEADER_BYTES:
-        base, length, _, magic, _, _, delta, *_ = _FRONT.unpack_from(content, position)
+        base, length, _, magic, _, delta, _, _ = _FRONT.unpack_from(content, position)
         if base != expected or length < _LENGTH_MIN or magic != 2 or delta < 0:
             return False
         position, expected = position + LENGTH_END + length, base + delta + 1

@@ -24,8 +24,8 @@ from millpond.storage.index import SparseIndex
 from millpond.storage.names import INDEX, LOG, UNFINISHED, offset_file
 from millpond.storage.scan import explain, scan_around_damage, scan_segment
 
-_FRONT = struct.Struct("!qiibIhi")
-"""base offset, length, epoch, magic, crc, attributes, last offset delta"""
+_FRONT = struct.Struct("!qiibI2xi")
+"""base offset, length, epoch, magic, crc, last offset delta"""
 
 _CRC_START = 21
 _LENGTH_MIN = HEADER_BYTES - LENGTH_END
@@ -203,7 +203,7 @@ class Segment:
         offset, position = self.index.position_at_or_before(end)
         while position < self.size:
             # Read, not mapped: a file that nobody mapped can be cut in place.
-            base, length, _, _, _, _, delta = _FRONT.unpack(self.file.read(position, _FRONT.size))
+            base, length, _, _, _, delta = _FRONT.unpack(self.file.read(position, _FRONT.size))
             if base != offset or length < _LENGTH_MIN or delta < 0:
                 raise LogCorrupted(self.path, position, f"no batch begins here, though offset {offset} should")
             if base + delta >= end:
@@ -275,7 +275,7 @@ class Segment:
                 seen = len(view)
                 if end + HEADER_BYTES > seen:
                     raise self._corrupted(view, end, position, expected)
-            base, length, epoch, magic, crc, _, delta = unpack(view, end)
+            base, length, epoch, magic, crc, delta = unpack(view, end)
             behind, following = end + length + LENGTH_END, base + delta + 1
             if base != expected or length < _LENGTH_MIN or behind > room or delta < 0 or magic != 2:
                 if end > begin:

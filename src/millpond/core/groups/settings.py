@@ -1,0 +1,40 @@
+"""What a group coordinator may be told. Frozen, and checked when made. Pure."""
+
+from dataclasses import dataclass
+
+from millpond.model.errors import InvalidSetting
+
+SECOND_MS = 1_000
+MINUTE_MS = 60 * SECOND_MS
+DAY_MS = 24 * 60 * MINUTE_MS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSettings:
+    initial_rebalance_delay_ms: int = 100
+    """How long an empty group waits for more members before its first generation; each newcomer prolongs it once."""
+    session_timeout_ms_min: int = 6 * SECOND_MS
+    session_timeout_ms_max: int = 30 * MINUTE_MS
+    new_member_join_timeout_ms: int = 5 * MINUTE_MS
+    """A member whose first join is still unanswered after this has most likely hung up, and come back under another id."""
+    members_max: int = 10_000
+    consumer_session_timeout_ms: int = 45 * SECOND_MS
+    consumer_heartbeat_ms: int = 700
+    """Told to members at rest: a member that must give something up hears of it after this long at most."""
+    consumer_reconciling_heartbeat_ms: int = 150
+    """Told to members that wait for a partition, so that it does not lie idle once it is free."""
+    consumer_rebalance_timeout_ms_max: int = 30 * MINUTE_MS
+    offset_metadata_chars_max: int = 4096
+    offsets_retention_ms: int = 7 * DAY_MS
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            least = 0 if name == "initial_rebalance_delay_ms" else 1
+            value: int = getattr(self, name)
+            if value < least:
+                raise InvalidSetting(f"{name} is {value}; it must be at least {least}")
+        if self.session_timeout_ms_min > self.session_timeout_ms_max:
+            raise InvalidSetting(
+                f"session_timeout_ms_min is {self.session_timeout_ms_min}; it must not exceed "
+                f"session_timeout_ms_max, which is {self.session_timeout_ms_max}"
+            )

@@ -1,0 +1,66 @@
+"""Messages to bytes and back: the front door of the codec.
+
+    parts = encode(MetadataResponse(brokers=[...]), 12)
+    request, end = decode(MetadataRequest, frame, 12, position)
+
+The functions behind it are written and compiled once per class and version, on first use, from the declarations in
+this package; encoders.py and decoders.py write them.
+
+Invariant: whatever bytes a peer sends, `decode` returns a message or raises `MalformedMessage`, nothing else.
+Pure. Driven by the front doors and the clients.
+"""
+
+import struct
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+from millpond.model.ports import Buffer
+from millpond.protocol.messages.decoders import DecoderWriter
+from millpond.protocol.messages.decoders import MalformedMessage as MalformedMessage
+from millpond.protocol.messages.encoders import EncoderWriter
+from millpond.protocol.messages.fields import Message
+
+M = TypeVar("M", bound=Message)
+
+_encoders: Final[dict[tuple[type[Any], int], Callable[[Any], list[Buffer]]]] = {}
+_decoders: Final[dict[tuple[type[Any], int], Callable[[memoryview | bytes, int], tuple[Any, int]]]] = {}
+
+
+def encode(message: Message, version: int) -> list[Buffer]:
+    """The message in as few buffers as copying no large records allows; without header and frame length."""
+    key = (message.__class__, version)
+    encoder = _encoders.get(key) or _compile_encoder(*key)
+    return encoder(message)
+
+
+def decode(declared: type[M], buffer: memoryview, version: int, position: int = 0) -> tuple[M, int]:
+    """The message that starts at `position`, and where it ends. Records are views of `buffer`, all else is copied.
+
+    Bytes behind the end are the caller's to judge; Kafka ignores them.
+    """
+    decoder = _decoders.get((declared, version)) or _compile_decoder(declared, version)
+    try:
+        return decoder(buffer, position)
+    except (struct.error, IndexError):
+        reason = f"{declared.__name__} v{version} is cut short: it has {len(buffer) - position} bytes"
+    except UnicodeDecodeError as error:
+        reason = f"{declared.__name__} v{version} has a string that is not UTF-8: {error.reason}"
+    raise MalformedMessage(reason)
+
+
+def _compile_encoder(declared: type[Any], version: int) -> Callable[[Any], list[Buffer]]:
+    made = EncoderWriter(version=version, is_flexible=is_flexible(declared, version)).compile(declared)
+    _encoders[declared, version] = made
+    return made
+
+
+def _compile_decoder(declared: type[Any], version: int) -> Callable[[memoryview | bytes, int], tuple[Any, int]]:
+    made = DecoderWriter(version=version, is_flexible=is_flexible(declared, version)).compile(declared)
+    _decoders[declared, version] = made
+    return made
+
+
+def is_flexible(declared: type[Message], version: int) -> bool:
+    """Whether this version has compact lengths and tagged fields."""
+    assert version in declared.versions, f"{declared.__name__} has no version {version}; the registry says which there are"
+    return declared.flexible_since is not None and version >= declared.flexible_since
