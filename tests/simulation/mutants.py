@@ -12,7 +12,7 @@ import pytest
 from millpond.model.errors import DiskFailed
 from millpond.model.ids import Offset
 from millpond.model.ports import Filesystem
-from millpond.storage import checkpoints, index, log, recovery, scan, segment
+from millpond.storage import checkpoints, index, log, recovery, rounds, scan, segment
 from millpond.storage.index import SparseIndex
 from millpond.storage.log import Appended, Log
 from millpond.storage.names import UNFINISHED
@@ -108,14 +108,14 @@ def rename_without_syncing_the_file(patch: pytest.MonkeyPatch) -> None:
 
 def roll_without_syncing_the_directory(patch: pytest.MonkeyPatch) -> None:
     def run(self: Any) -> None:  # noqa: ANN401 - a private class
-        self._log._filesystem, filesystem = _WithoutDirectorySync(self._log._filesystem), self._log._filesystem
+        self._log.filesystem, filesystem = _WithoutDirectorySync(self._log.filesystem), self._log.filesystem
         try:
             original(self)
         finally:
-            self._log._filesystem = filesystem
+            self._log.filesystem = filesystem
 
-    original = log._Round.run
-    patch.setattr(log._Round, "run", run)
+    original = rounds.SyncRound.run
+    patch.setattr(rounds.SyncRound, "run", run)
 
 
 def roll_without_syncing_the_sealed_segment(patch: pytest.MonkeyPatch) -> None:
@@ -124,12 +124,12 @@ def roll_without_syncing_the_sealed_segment(patch: pytest.MonkeyPatch) -> None:
         original(self)
         assert self._rolled is rolled
 
-    original = log._Round.run
-    patch.setattr(log._Round, "run", run)
+    original = rounds.SyncRound.run
+    patch.setattr(rounds.SyncRound, "run", run)
 
 
 def go_on_after_a_failed_sync(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Log, "_refuse", lambda self, error: DiskFailed(str(error)))
+    patch.setattr(Log, "refuse", lambda self, error: DiskFailed(str(error)))
 
 
 def believe_the_page_cache(patch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,12 @@
     │   ├── InvalidSetting          a setting outside its range
     │   ├── OutOfOrderSequence      an idempotent producer skipped or repeated numbers
     │   ├── DuplicateSequence       an idempotent batch older than those remembered
-    │   └── StaleProducerEpoch      a producer that a newer one has replaced
+    │   ├── StaleProducerEpoch      a producer that a newer one has replaced
+    │   ├── UnknownPartition        a topic or partition that this broker does not have
+    │   ├── FencedLeaderEpoch       asked in an epoch that is over: look up the leader again
+    │   ├── UnknownLeaderEpoch      asked in an epoch that is not known here yet
+    │   ├── InvalidTimestamp        a record's time further from now than its topic allows
+    │   └── InvalidAcks             a number of acknowledgements that means nothing
     └── StorageError                the machine's mistake: nothing was acknowledged
         ├── DiskFull                no space left; the log is as it was and keeps working
         ├── DiskFailed              the disk refused; the log takes no more until it is opened again
@@ -97,6 +102,35 @@ class StaleProducerEpoch(RequestError):
     kafka_code = 47  # INVALID_PRODUCER_EPOCH
     http_status = 409
     grpc_code = "FAILED_PRECONDITION"
+
+
+class UnknownPartition(RequestError):
+    kafka_code = 3  # UNKNOWN_TOPIC_OR_PARTITION
+    http_status = 404
+    grpc_code = "NOT_FOUND"
+    retriable = True  # it may be on its way, or elsewhere
+
+
+class FencedLeaderEpoch(RequestError):
+    kafka_code = 74  # FENCED_LEADER_EPOCH
+    http_status = 409
+    grpc_code = "FAILED_PRECONDITION"
+    retriable = True
+
+
+class UnknownLeaderEpoch(RequestError):
+    kafka_code = 75  # UNKNOWN_LEADER_EPOCH
+    http_status = 409
+    grpc_code = "FAILED_PRECONDITION"
+    retriable = True
+
+
+class InvalidTimestamp(RequestError):
+    kafka_code = 32  # INVALID_TIMESTAMP
+
+
+class InvalidAcks(RequestError):
+    kafka_code = 21  # INVALID_REQUIRED_ACKS
 
 
 class StorageError(MillpondError):

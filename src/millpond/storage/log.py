@@ -13,9 +13,8 @@ Driven by the broker, one task at a time; by tests, directly.
 import asyncio
 import errno
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from millpond.model.errors import (
     BatchTooLarge,
@@ -40,6 +39,7 @@ from millpond.storage.names import CLEAN_SHUTDOWN, LEADER_EPOCHS, UNFINISHED
 from millpond.storage.producers import ProducerStates
 from millpond.storage.recovery import RecoveryReport, recover
 from millpond.storage.retention import SegmentFacts, expired_segments
+from millpond.storage.rounds import Rolled, SyncRound
 from millpond.storage.segment import Segment, Slice
 from millpond.storage.settings import Flush, LogSettings
 from millpond.storage.snapshots import remove_old_snapshots, remove_snapshots_beyond, restore_producers, write_snapshot
@@ -62,26 +62,24 @@ class Log:
         """Use `Log.open`."""
         recovery = recover(filesystem, directory, settings)
         self.directory = directory
-        self.settings = settings
+        self.use(settings)
         self.report: RecoveryReport = recovery.report
         self.epochs: LeaderEpochs = recovery.epochs
         self.producers: ProducerStates = recovery.producers
         self.start_offset = recovery.checkpoint.start_offset
         self.next_offset = recovery.segments.active.next_offset
         self.durable_offset = self.next_offset
-        self._filesystem = filesystem
+        self.filesystem = filesystem
         self._checkpoint = recovery.checkpoint
         self._segments = recovery.segments
         self._active_since_ms: int | None = None
         self._truncations = 0
         self._refusal: StorageError | None = None
-        self._is_closed = False
+        self.is_closed = False
         self._is_compacting = False
         self._commit = GroupCommit(self._begin_round)
-        self._batch_bytes_max, self._segment_bytes = settings.batch_bytes_max, settings.segment_bytes
-        self._flushes_by_interval = settings.flush is Flush.INTERVAL
         self._flush_timer: asyncio.TimerHandle | None = None
-        self._rolled: list[_Rolled] = []
+        self._rolled: list[Rolled] = []
         """Segments sealed since the last commit round began, oldest first."""
 
     @classmethod
@@ -97,6 +95,12 @@ class Log:
             if error.errno in _FULL:
                 raise DiskFull(f"no space left to open {directory}; free some and start again") from error
             raise DiskFailed(f"{directory} cannot be opened: {error}") from error
+
+    def use(self, settings: LogSettings) -> None:
+        """From the next append, read and upkeep on. How densely segments are indexed stays as it was on opening."""
+        self.settings = settings
+        self._batch_bytes_max, self._segment_bytes = settings.batch_bytes_max, settings.segment_bytes
+        self._flushes_by_interval = settings.flush is Flush.INTERVAL
 
     # Appending
 
@@ -170,7 +174,7 @@ class Log:
     def _begin_epoch(self, epoch: LeaderEpoch, start: Offset) -> None:
         """The history is on disk before the first batch of the epoch is anywhere: recovery relies on it."""
         history = self.epochs.begin(epoch, start)
-        write_document(self._filesystem, self.directory, LEADER_EPOCHS, history.pairs())
+        write_document(self.filesystem, self.directory, LEADER_EPOCHS, history.pairs())
         self.epochs.adopt(history)
 
     def _after_failed_write(self, error: OSError) -> StorageError:
@@ -178,17 +182,17 @@ class Log:
         try:
             self._segments.active.discard_torn_tail()
         except OSError as second:
-            return self._refuse(second)
+            return self.refuse(second)
         return self._explain(error)
 
     def _explain(self, error: OSError) -> StorageError:
         """A full disk may have room again later; any other failure ends the log."""
         if error.errno not in _FULL:
-            return self._refuse(error)
+            return self.refuse(error)
         return DiskFull(f"no space left for {self.directory}; free some, or let retention do it, and send again")
 
-    def _refuse(self, error: Exception) -> StorageError:
-        if self._is_closed:
+    def refuse(self, error: Exception) -> StorageError:
+        if self.is_closed:
             return LogClosed(f"{self.directory} is closed")
         self._refusal = DiskFailed(
             f"{self.directory} takes no more appends, since the disk failed: {error}. What was acknowledged is safe as "
@@ -202,7 +206,7 @@ class Log:
         self._segments.create(self.next_offset)
         sealed.seal()
         self._active_since_ms = None
-        self._rolled.append(_Rolled(sealed, self.next_offset, self.producers.snapshot()))
+        self._rolled.append(Rolled(sealed, self.next_offset, self.producers.snapshot()))
         self._commit.request()
 
     # Keeping
@@ -234,11 +238,14 @@ class Log:
         self._flush_timer = None
         self._commit.request()
 
-    def _begin_round(self) -> "_Round":
+    def _begin_round(self) -> SyncRound:
         # After a failed sync the next one succeeds without having written what the failed one dropped.
         self._require_open()
         rolled, self._rolled = self._rolled, []
-        return _Round(self, rolled)
+        return SyncRound(self, rolled, self._segments.active, end=self.next_offset, on_synced=self._on_synced)
+
+    def _on_synced(self, end: Offset) -> None:
+        self.durable_offset = max(self.durable_offset, end)
 
     # Reading
 
@@ -248,7 +255,7 @@ class Log:
         None reaches beyond `until`, nor beyond a segment's end: `next_offset` says where to go on. The data is a view;
         it stays readable whatever becomes of the log.
         """
-        if self._is_closed:
+        if self.is_closed:
             raise LogClosed(f"{self.directory} is closed")
         if start < self.start_offset or start > self.next_offset:
             raise OffsetOutOfRange(
@@ -271,7 +278,7 @@ class Log:
 
     def first_since(self, timestamp: TimestampMs) -> tuple[Offset, TimestampMs] | None:
         """The first record whose time is `timestamp` or later: its offset and its time."""
-        if self._is_closed:
+        if self.is_closed:
             raise LogClosed(f"{self.directory} is closed")
         try:
             for segment in self._segments:
@@ -290,6 +297,9 @@ class Log:
         """The largest epoch here that is not above `epoch`, and the offset at which it ended."""
         return self.epochs.end_of(epoch, log_end=self.next_offset)
 
+    def facts(self) -> list[SegmentFacts]:
+        return self._segments.facts()
+
     def size_bytes(self) -> int:
         return sum(segment.size for segment in self._segments)
 
@@ -306,7 +316,7 @@ class Log:
                     self._truncate(end)
                 except OSError as error:
                     # Half of it may be done, so nobody may read on; the next open finds out which half.
-                    failure = self._refuse(error)
+                    failure = self.refuse(error)
                     self.abandon()
                     raise failure from error
 
@@ -315,12 +325,12 @@ class Log:
         dropped = self._segments.from_on(end)
         last = self._segments.holding(end if not dropped else Offset(dropped[0].base_offset - 1))
         self._truncations += 1
-        self._write_checkpoint(
+        self.write_checkpoint(
             recovery_point=min(self._checkpoint.recovery_point, last.base_offset),
             cleaned_to=min(self._checkpoint.cleaned_to, last.base_offset),
         )
         self.epochs.adopt(self.epochs.truncate(end))
-        write_document(self._filesystem, self.directory, LEADER_EPOCHS, self.epochs.pairs())
+        write_document(self.filesystem, self.directory, LEADER_EPOCHS, self.epochs.pairs())
         for segment in reversed(dropped):
             segment.close()
             segment.remove_files()
@@ -332,11 +342,11 @@ class Log:
         self.durable_offset = min(self.durable_offset, self.next_offset)
         self._active_since_ms = None
         if self.next_offset < self.start_offset:  # the batch that held the start is gone
-            self._write_checkpoint(start_offset=self.next_offset)
+            self.write_checkpoint(start_offset=self.next_offset)
             self.start_offset = self.next_offset
-        remove_snapshots_beyond(self._filesystem, self.directory, self.next_offset)
-        self.producers, _ = restore_producers(self._filesystem, self.directory, self._segments, before=self.next_offset)
-        self._filesystem.sync_directory(self.directory)
+        remove_snapshots_beyond(self.filesystem, self.directory, self.next_offset)
+        self.producers, _ = restore_producers(self.filesystem, self.directory, self._segments, before=self.next_offset)
+        self.filesystem.sync_directory(self.directory)
 
     async def delete_before(self, offset: Offset) -> None:
         """Forgets every record before `offset`; durable when it returns. Files go when nothing in them is left."""
@@ -364,7 +374,7 @@ class Log:
             # The further the recovery point, the less a crash has to read and write again.
             point = self._synced_to()
             if point > self._checkpoint.recovery_point:
-                await self._off_loop(lambda: self._write_checkpoint(recovery_point=point))
+                await self._off_loop(lambda: self.write_checkpoint(recovery_point=point))
 
     def _roll_now(self) -> None:
         try:
@@ -387,7 +397,7 @@ class Log:
         async with self._commit.turn:
             if self.start_offset < offset <= self.durable_offset:
                 point = self._synced_to()
-                await self._off_loop(lambda: self._write_checkpoint(start_offset=offset, recovery_point=point))
+                await self._off_loop(lambda: self.write_checkpoint(start_offset=offset, recovery_point=point))
                 self.start_offset = offset
 
     def _synced_to(self) -> Offset:
@@ -397,9 +407,9 @@ class Log:
         """
         return min(self.durable_offset, *(each.segment.base_offset for each in self._rolled), self.next_offset)
 
-    def _write_checkpoint(self, **changes: Offset) -> None:
+    def write_checkpoint(self, **changes: Offset) -> None:
         checkpoint = replace(self._checkpoint, **changes)
-        checkpoint.write(self._filesystem, self.directory)
+        checkpoint.write(self.filesystem, self.directory)
         self._checkpoint = checkpoint
 
     async def _remove_forgotten(self) -> None:
@@ -417,15 +427,15 @@ class Log:
             await self._off_loop(lambda: self._remove_files(removed, dropped[-1:], self.epochs.pairs()))
 
     def _remove_files(
-        self, segments: list[Segment], last_rolled: list["_Rolled"], epochs: list[tuple[LeaderEpoch, Offset]]
+        self, segments: list[Segment], last_rolled: list[Rolled], epochs: list[tuple[LeaderEpoch, Offset]]
     ) -> None:
         for rolled in last_rolled:  # no round has written what its producers were, and no batch will tell any more
-            write_snapshot(self._filesystem, self.directory, rolled.next_offset, rolled.producers)
+            write_snapshot(self.filesystem, self.directory, rolled.next_offset, rolled.producers)
         for segment in segments:
             segment.remove_files()
         # Only then: recovery must know the epochs of every file it may find.
-        self._filesystem.sync_directory(self.directory)
-        write_document(self._filesystem, self.directory, LEADER_EPOCHS, epochs)
+        self.filesystem.sync_directory(self.directory)
+        write_document(self.filesystem, self.directory, LEADER_EPOCHS, epochs)
 
     # Compacting
 
@@ -463,11 +473,11 @@ class Log:
                 await self._replace(segments[group], index)
         async with self._commit.turn:
             if truncations == self._truncations:
-                await self._off_loop(lambda: self._write_checkpoint(cleaned_to=latest.end))
+                await self._off_loop(lambda: self.write_checkpoint(cleaned_to=latest.end))
 
     def _rewrite(self, sources: list[Source], by: Pass) -> SparseIndex | None:
         try:
-            return rewrite_group(self._filesystem, sources, by, index_interval=self.settings.index_interval_bytes)
+            return rewrite_group(self.filesystem, sources, by, index_interval=self.settings.index_interval_bytes)
         except OSError as error:
             raise self._explain(error) from error
 
@@ -475,10 +485,10 @@ class Log:
         """Puts the rewritten file in the place of some segments, for readers in one step."""
         await self._off_loop(lambda: self._remove_index_files(old))
         try:
-            self._filesystem.rename(old[0].path + UNFINISHED, old[0].path)
+            self.filesystem.rename(old[0].path + UNFINISHED, old[0].path)
             new = self._segments.existing(old[0].base_offset, next_offset=old[-1].next_offset)
         except OSError as error:
-            raise self._refuse(error) from error
+            raise self.refuse(error) from error
         new.adopt_index(index)
         self._segments.replace(old, new)
         for segment in old:
@@ -488,21 +498,21 @@ class Log:
     def _remove_index_files(self, segments: list[Segment]) -> None:
         for segment in segments:
             segment.remove_index_file()
-        self._filesystem.sync_directory(self.directory)
+        self.filesystem.sync_directory(self.directory)
 
     def _finish_replacing(self, old: list[Segment], new: Segment) -> None:
         # The new name is durable before any of the others goes: until then, both ways lead to the same records.
-        self._filesystem.sync_directory(self.directory)
+        self.filesystem.sync_directory(self.directory)
         for segment in old[1:]:
             segment.remove_files()
-        self._filesystem.sync_directory(self.directory)
+        self.filesystem.sync_directory(self.directory)
         new.save_index()
 
     # Ending
 
     async def close(self) -> None:
         """Syncs everything and leaves the marker that lets the next open skip the check."""
-        if self._is_closed:
+        if self.is_closed:
             return
         try:
             if self._refusal is None:
@@ -520,15 +530,15 @@ class Log:
             rolled.segment.save_index()
         active.file.sync()
         active.save_index()
-        write_snapshot(self._filesystem, directory, self.next_offset, self.producers.snapshot())
-        self._write_checkpoint(recovery_point=self.next_offset)
-        remove_old_snapshots(self._filesystem, directory, recovery_point=self.next_offset)
+        write_snapshot(self.filesystem, directory, self.next_offset, self.producers.snapshot())
+        self.write_checkpoint(recovery_point=self.next_offset)
+        remove_old_snapshots(self.filesystem, directory, recovery_point=self.next_offset)
         marker = {"segment": active.base_offset, "bytes": active.size, "next_offset": self.next_offset}
-        write_document(self._filesystem, directory, CLEAN_SHUTDOWN, marker)
+        write_document(self.filesystem, directory, CLEAN_SHUTDOWN, marker)
 
     def abandon(self) -> None:
         """Lets go of the files and keeps no further promise: what a kill does, without one."""
-        self._is_closed = True
+        self.is_closed = True
         self._refusal = LogClosed(f"{self.directory} is closed")
         if self._flush_timer is not None:
             self._flush_timer.cancel()
@@ -547,48 +557,3 @@ class Log:
             await asyncio.get_running_loop().run_in_executor(None, work)
         except OSError as error:
             raise self._explain(error) from error
-
-
-class _Rolled(NamedTuple):
-    """A sealed segment that is not known to be on disk yet, and the producers as they were at its end."""
-
-    segment: Segment
-    next_offset: Offset
-    producers: list[Any]
-
-
-class _Round:
-    """One commit: syncs what had been written when it began."""
-
-    def __init__(self, log: Log, rolled: list[_Rolled]) -> None:
-        self._log = log
-        self._rolled = rolled
-        # Taken now: one that is closed meanwhile says so, and is not opened again behind anybody's back.
-        self._files = [each.segment.file for each in rolled] + [log._segments.active.file]
-        self._end = log.next_offset
-
-    def run(self) -> None:
-        log = self._log
-        try:
-            for file in self._files:
-                file.sync()
-            if self._rolled:
-                log._filesystem.sync_directory(log.directory)
-        except OSError as error:
-            raise log._refuse(error) from error
-        if self._rolled and not log._is_closed:
-            # These save work at the next start; the promise does not rest on them.
-            with suppress(OSError):
-                self._write_documents(log)
-
-    def _write_documents(self, log: Log) -> None:
-        for rolled in self._rolled:
-            rolled.segment.save_index()
-            write_snapshot(log._filesystem, log.directory, rolled.next_offset, rolled.producers)
-        log._write_checkpoint(recovery_point=self._end)
-        remove_old_snapshots(log._filesystem, log.directory, recovery_point=self._end)
-
-    def finish(self) -> None:
-        self._log.durable_offset = max(self._log.durable_offset, self._end)
-        for rolled in self._rolled:
-            rolled.segment.close_file()

@@ -36,14 +36,14 @@ class Deadlines(Generic[Key]):
         self._settle()
         return self._heap[0][0] if self._heap else None
 
-    def take_due(self, now: int) -> list[Key]:
-        """The keys whose time has come, earliest first; they are cleared."""
-        due: list[Key] = []
-        while (first := self.next()) is not None and first <= now:
-            _, _, key = heappop(self._heap)
-            del self._queued[key], self._at[key]
-            due.append(key)
-        return due
+    def take_due(self, now: int) -> Key | None:
+        """The key whose time came first, and has come; its deadline is cleared."""
+        first = self.next()
+        if first is None or first > now:
+            return None
+        _, _, key = heappop(self._heap)
+        del self._queued[key], self._at[key]
+        return key
 
     def _push(self, key: Key, at_ms: int) -> None:
         self._pushes += 1

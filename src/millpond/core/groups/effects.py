@@ -32,7 +32,6 @@ class Why(Enum):
     RETURNED = "a static member returned"
     LEFT = "a member left"
     SESSION_EXPIRED = "a member's session expired"
-    NEVER_JOINED = "a member never came back with its id"
     NOT_REJOINED = "a member did not join again in time"
     NOT_SYNCED = "a member did not sync in time"
     NOT_REVOKED = "a member did not give up its partitions in time"

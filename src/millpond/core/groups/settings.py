@@ -16,7 +16,7 @@ class GroupSettings:
     session_timeout_ms_min: int = 6 * SECOND_MS
     session_timeout_ms_max: int = 30 * MINUTE_MS
     new_member_join_timeout_ms: int = 5 * MINUTE_MS
-    """A member whose first join is still unanswered after this has most likely hung up, and come back under another id."""
+    """A member whose first join is still unanswered after this has most likely hung up."""
     members_max: int = 10_000
     consumer_session_timeout_ms: int = 45 * SECOND_MS
     consumer_heartbeat_ms: int = 700

@@ -2,6 +2,6 @@
 
     request ──> controller.py, alterations.py, elections.py ──> commands ──> a log ──> image.py ──> the next image
 
-Whoever holds the log decides when a command counts: today a local one, later a Raft quorum. Deciding and applying do not
-know which. Pure; driven by broker/drivers/metadata.py.
+Whoever holds the log decides when a command counts: today a local one, later a Raft quorum. Deciding and applying do
+not know which. Pure; driven by broker/drivers/metadata.py.
 """

@@ -6,8 +6,8 @@
     version  of that kind's fields; a reader knows every version that was ever written
     others   exactly the fields of that version: one missing or one too many is damage
 
-Invariant: what one Millpond has written, every later one reads. `tests/core/metadata/test_encoding.py` keeps the bytes of
-every kind and version; they are added to, never changed.
+Invariant: what one Millpond has written, every later one reads. `tests/core/metadata/test_encoding.py` keeps the bytes
+of every kind and version; they are added to, never changed.
 Pure. Driven by broker/drivers/metadata.py, which frames and checksums the bytes as records of a log.
 """
 
@@ -60,7 +60,9 @@ def decode(content: bytes | memoryview) -> Command:
     try:
         document = json.loads(bytes(content))
     except (ValueError, RecursionError) as error:
-        raise UnreadableCommand(f"a command that is no JSON: {error}; restore the log from a replica or backup") from None
+        raise UnreadableCommand(
+            f"a command that is no JSON: {error}; restore the log from a replica or backup"
+        ) from None
     if not isinstance(document, dict):
         raise UnreadableCommand("a command that is no JSON object; restore the log from a replica or backup")
     kind, version = document.pop("kind", None), document.pop("version", None)

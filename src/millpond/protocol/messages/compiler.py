@@ -15,10 +15,11 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from millpond.model.ports import Buffer
-from millpond.protocol.messages.decoders import DecoderWriter
-from millpond.protocol.messages.decoders import MalformedMessage as MalformedMessage
+from millpond.protocol.messages.decoders import DecoderWriter, MalformedMessage
 from millpond.protocol.messages.encoders import EncoderWriter
 from millpond.protocol.messages.fields import Message
+
+__all__ = ["MalformedMessage", "decode", "encode", "is_flexible"]
 
 M = TypeVar("M", bound=Message)
 
@@ -62,5 +63,7 @@ def _compile_decoder(declared: type[Any], version: int) -> Callable[[memoryview 
 
 def is_flexible(declared: type[Message], version: int) -> bool:
     """Whether this version has compact lengths and tagged fields."""
-    assert version in declared.versions, f"{declared.__name__} has no version {version}; the registry says which there are"
+    assert version in declared.versions, (
+        f"{declared.__name__} has no version {version}; the registry says which there are"
+    )
     return declared.flexible_since is not None and version >= declared.flexible_since

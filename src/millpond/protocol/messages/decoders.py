@@ -2,8 +2,8 @@
 
 Neighbouring fields of fixed size, and the length or tag count behind them, become one `Struct.unpack_from`.
 
-Invariant: no length a peer claims is believed before it was held against the bytes that are there, so nothing larger
-than a small multiple of the frame is ever allocated.
+Invariant: no length a peer claims is believed before it was held against the bytes that are there: what is allocated is
+bounded by the size of the frame, at some fifty bytes for each of its bytes where it is nothing but tiny structs.
 Pure. Driven by compiler.py, which also turns what `struct`, indexing and UTF-8 raise into `MalformedMessage`.
 """
 
@@ -32,14 +32,14 @@ def read_uvarint(buffer: memoryview | bytes, position: int) -> tuple[int, int]:
 
 def uvarint_rest(buffer: memoryview | bytes, position: int, first: int) -> tuple[int, int]:
     """The number whose first byte, already read, says that there are more."""
-    value, shift = first & 0x7F, 7
-    for position in range(position, position + UVARINT_BYTES_MAX - 1):
+    value = first & 0x7F
+    for shift in range(7, 7 * UVARINT_BYTES_MAX, 7):
         byte = buffer[position]
+        position += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return value, position + 1
-        shift += 7
-    raise MalformedMessage(f"the number at byte {position} has more than {UVARINT_BYTES_MAX} bytes")
+            return value, position
+    raise MalformedMessage(f"the number before byte {position} has more than {UVARINT_BYTES_MAX} bytes")
 
 
 _NAMES: Final[dict[str, object]] = {

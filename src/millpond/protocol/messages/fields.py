@@ -13,8 +13,9 @@ the Python default. The Python type of a field is its annotation:
     array                     list          of structs or of one of the kinds above
 
 `since` and `until` are the first and last version that carries the field, `nullable_since` the first in which it may
-be None, `tag` its number where it travels as a tagged field. A tagged field is written only where it differs from its
-default; a tagged struct that is not there is None.
+be None, `tag` its number where it travels as a tagged field: then it is written only where it differs from its default,
+and a tagged struct that is not there is None. The functions claim to return the value itself, so that a type checker
+holds a field's annotation to its kind; whether None is allowed, only the annotation says.
 
 Invariant: a declaration is read once, by the compiler, and never changes.
 Pure. Driven by compiler.py.
@@ -22,7 +23,7 @@ Pure. Driven by compiler.py.
 
 import dataclasses
 from enum import Enum
-from typing import Any, ClassVar, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol, TypeVar, cast, dataclass_transform, overload
 
 from millpond.model.ports import Buffer
 
@@ -30,6 +31,9 @@ NO_ID: Final = bytes(16)
 """The topic id, or other uuid, of nothing."""
 
 _METADATA_KEY: Final = "wire"
+
+
+C = TypeVar("C")
 
 
 class Message(Protocol):
@@ -43,7 +47,7 @@ class Message(Protocol):
 
 
 class Kind(Enum):
-    """What a field, or one element of an array, is on the wire; the value is its code for `struct`, where it has one."""
+    """What a field, or one element of an array, is on the wire. The value is its code for `struct`, if it has one."""
 
     INT8 = "b"
     INT16 = "h"
@@ -86,6 +90,17 @@ class Field:
         return self.nullable_since is not None and version >= self.nullable_since
 
 
+@dataclass_transform(kw_only_default=True)
+def wire(declared: type[C]) -> type[C]:
+    """Makes a class whose fields were made by the functions below a slotted dataclass, built by keyword."""
+    return dataclasses.dataclass(slots=True, kw_only=True)(declared)
+
+
+def served(first: int, last: int) -> range:
+    """The versions from `first` to `last`, both among them."""
+    return range(first, last + 1)
+
+
 def fields_of(declared: type[Any]) -> list[Field]:
     """The fields in wire order."""
     return [
@@ -93,27 +108,27 @@ def fields_of(declared: type[Any]) -> list[Field]:
     ]
 
 
-def int8(*, since: int = 0, until: int | None = None, tag: int | None = None, default: int = 0) -> Any:
+def int8(*, since: int = 0, until: int | None = None, tag: int | None = None, default: int = 0) -> int:
     return _field(Kind.INT8, since=since, until=until, tag=tag, default=default)
 
 
-def int16(*, since: int = 0, until: int | None = None, tag: int | None = None, default: int = 0) -> Any:
+def int16(*, since: int = 0, until: int | None = None, tag: int | None = None, default: int = 0) -> int:
     return _field(Kind.INT16, since=since, until=until, tag=tag, default=default)
 
 
-def int32(*, since: int = 0, until: int | None = None, tag: int | None = None, default: int = 0) -> Any:
+def int32(*, since: int = 0, until: int | None = None, tag: int | None = None, default: int = 0) -> int:
     return _field(Kind.INT32, since=since, until=until, tag=tag, default=default)
 
 
-def int64(*, since: int = 0, until: int | None = None, tag: int | None = None, default: int = 0) -> Any:
+def int64(*, since: int = 0, until: int | None = None, tag: int | None = None, default: int = 0) -> int:
     return _field(Kind.INT64, since=since, until=until, tag=tag, default=default)
 
 
-def boolean(*, since: int = 0, until: int | None = None, tag: int | None = None, default: bool = False) -> Any:
+def boolean(*, since: int = 0, until: int | None = None, tag: int | None = None, default: bool = False) -> bool:
     return _field(Kind.BOOLEAN, since=since, until=until, tag=tag, default=default)
 
 
-def uuid(*, since: int = 0, until: int | None = None, tag: int | None = None) -> Any:
+def uuid(*, since: int = 0, until: int | None = None, tag: int | None = None) -> bytes:
     return _field(Kind.UUID, since=since, until=until, tag=tag, default=NO_ID)
 
 
@@ -124,32 +139,53 @@ def string(
     nullable_since: int | None = None,
     tag: int | None = None,
     default: str | None = "",
-) -> Any:
-    return _field(Kind.STRING, since=since, until=until, nullable_since=nullable_since, tag=tag, default=default)
+) -> str:
+    return cast(
+        "str", _field(Kind.STRING, since=since, until=until, nullable_since=nullable_since, tag=tag, default=default)
+    )
 
 
 def data(
     *, since: int = 0, until: int | None = None, nullable_since: int | None = None, default: bytes | None = b""
-) -> Any:
-    return _field(Kind.DATA, since=since, until=until, nullable_since=nullable_since, default=default)
+) -> bytes:
+    return cast("bytes", _field(Kind.DATA, since=since, until=until, nullable_since=nullable_since, default=default))
 
 
-def records(*, nullable_since: int | None = None, default: Buffer | None = None) -> Any:
-    return _field(Kind.RECORDS, nullable_since=nullable_since, default=default)
+def records(*, nullable_since: int | None = None, default: Buffer | None = None) -> Buffer:
+    return cast("Buffer", _field(Kind.RECORDS, nullable_since=nullable_since, default=default))
 
 
 def struct(
-    of: type[Any], *, since: int = 0, until: int | None = None, nullable_since: int | None = None, tag: int | None = None
-) -> Any:
+    of: type[C], *, since: int = 0, until: int | None = None, nullable_since: int | None = None, tag: int | None = None
+) -> C:
     """None by default where it may be: as a tagged field, or where null has a form on the wire."""
-    if tag is not None or nullable_since is not None:
-        return _field(
-            Kind.STRUCT, of=of, since=since, until=until, nullable_since=nullable_since, tag=tag, default=None
-        )
-    field = Field(Kind.STRUCT, of, False, since, until, None, None, dataclasses.MISSING)
-    return dataclasses.field(default_factory=of, metadata={_METADATA_KEY: field})
+    if tag is None and nullable_since is None:
+        field = Field(Kind.STRUCT, of, False, since, until, None, None, dataclasses.MISSING)
+        return dataclasses.field(default_factory=of, metadata={_METADATA_KEY: field})
+    made = _field(Kind.STRUCT, of=of, since=since, until=until, nullable_since=nullable_since, tag=tag, default=None)
+    return cast("C", made)
 
 
+@overload
+def array(
+    of: type[C],
+    *,
+    since: int = 0,
+    until: int | None = None,
+    nullable_since: int | None = None,
+    tag: int | None = None,
+    default: tuple[()] | None = (),
+) -> list[C]: ...
+@overload
+def array(
+    of: Kind,
+    *,
+    since: int = 0,
+    until: int | None = None,
+    nullable_since: int | None = None,
+    tag: int | None = None,
+    default: tuple[()] | None = (),
+) -> list[Any]: ...
 def array(
     of: type[Any] | Kind,
     *,
@@ -158,12 +194,12 @@ def array(
     nullable_since: int | None = None,
     tag: int | None = None,
     default: tuple[()] | None = (),
-) -> Any:
+) -> list[Any]:
     """Empty by default; `default=None` where nothing and empty mean different things."""
     kind, struct_class = (of, None) if isinstance(of, Kind) else (Kind.STRUCT, of)
     field = Field(kind, struct_class, True, since, until, nullable_since, tag, default)
     if default is None:
-        return dataclasses.field(default=None, metadata={_METADATA_KEY: field})
+        return cast("list[Any]", dataclasses.field(default=None, metadata={_METADATA_KEY: field}))
     return dataclasses.field(default_factory=list, metadata={_METADATA_KEY: field})
 
 
@@ -175,7 +211,7 @@ def _field(
     until: int | None = None,
     nullable_since: int | None = None,
     tag: int | None = None,
-    default: object,
-) -> Any:
+    default: C,
+) -> C:
     field = Field(kind, of, False, since, until, nullable_since, tag, default)
     return dataclasses.field(default=default, metadata={_METADATA_KEY: field})

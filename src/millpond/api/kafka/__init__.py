@@ -1,0 +1,1 @@
+"""The Kafka wire protocol: one handler a file, found by API key."""

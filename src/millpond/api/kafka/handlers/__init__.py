@@ -1,0 +1,1 @@
+"""One file per API, named as the message it answers."""

@@ -1,0 +1,92 @@
+"""Metadata: brokers, topics, partitions and who leads them.
+
+Behaviour: names that are not there are created where the request and the broker allow it, and answered only then.
+Version notes: version 0 has no way to ask for no topics: an empty list is all of them there; from 1 null is all. From
+10 topics have ids, and from 12 may be asked for by id.
+"""
+
+from collections.abc import Awaitable
+
+from millpond.api.kafka.context import Context
+from millpond.broker.node import Node
+from millpond.core.metadata.controller import auto_create
+from millpond.core.metadata.decisions import Refused
+from millpond.core.metadata.image import Image, Topic
+from millpond.protocol.messages.fields import NO_ID
+from millpond.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+_UNKNOWN_TOPIC = 3
+_UNKNOWN_TOPIC_ID = 100
+
+
+def answer(node: Node, request: MetadataRequest, context: Context) -> Awaitable[MetadataResponse] | MetadataResponse:
+    image = node.image
+    if request.topics is None or (context.version == 0 and not request.topics):
+        return _response(node, image, [_topic(topic) for _, topic in sorted(image.topics.items())])
+    missing = [each.name for each in request.topics if each.name is not None and each.name not in image.topics]
+    if missing and request.allow_auto_topic_creation:
+        return _create(node, request, missing)
+    return _response(node, image, _wanted(image, request, {}))
+
+
+async def _create(node: Node, request: MetadataRequest, missing: list[str]) -> MetadataResponse:
+    decision = await node.metadata.decide(lambda image: auto_create(image, missing, static=node.static, rng=node.rng))
+    refused = {each.subject: each.error.kafka_code for each in decision.answers if isinstance(each, Refused)}
+    image = node.image
+    return _response(node, image, _wanted(image, request, refused))
+
+
+def _wanted(image: Image, request: MetadataRequest, refused: dict[str, int]) -> list[MetadataResponseTopic]:
+    topics = []
+    for each in request.topics or []:
+        by_id = each.topic_id != NO_ID
+        topic = image.topics_by_id.get(each.topic_id) if by_id else image.topics.get(each.name or "")
+        if topic is not None:
+            topics.append(_topic(topic))
+        elif by_id:
+            topics.append(MetadataResponseTopic(error_code=_UNKNOWN_TOPIC_ID, name=None, topic_id=each.topic_id))
+        else:
+            code = refused.get(each.name or "", _UNKNOWN_TOPIC)
+            topics.append(MetadataResponseTopic(error_code=code, name=each.name))
+    return topics
+
+
+def _topic(topic: Topic) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.internal,
+        partitions=[
+            MetadataResponsePartition(
+                partition_index=number,
+                leader_id=partition.leader,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=list(partition.replicas),
+                isr_nodes=list(partition.isr),
+            )
+            for number, partition in enumerate(topic.partitions)
+        ],
+    )
+
+
+def _response(node: Node, image: Image, topics: list[MetadataResponseTopic]) -> MetadataResponse:
+    return MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(
+                node_id=broker.broker,
+                host=broker.endpoints[0].host,
+                port=broker.endpoints[0].port,
+                rack=broker.rack,
+            )
+            for broker in image.live_brokers()
+        ],
+        cluster_id=node.cluster_id,
+        controller_id=node.node_id,
+        topics=topics,
+    )

@@ -1,0 +1,39 @@
+"""OffsetForLeaderEpoch: where a leader's epoch ended, so that a consumer or follower knows what to take back.
+
+Behaviour: an epoch newer than any here is answered with -1 and -1.
+"""
+
+from millpond.api.kafka.context import Context
+from millpond.broker.node import Node
+from millpond.model.errors import MillpondError, UnknownPartition
+from millpond.model.ids import LeaderEpoch
+from millpond.protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+
+
+def answer(node: Node, request: OffsetForLeaderEpochRequest, context: Context) -> OffsetForLeaderEpochResponse:
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic=topic.topic, partitions=[_partition(node, topic.topic, part) for part in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _partition(node: Node, topic: str, part: OffsetForLeaderPartition) -> EpochEndOffset:
+    try:
+        partition = node.partitions.named(topic, part.partition)
+        if partition is None:
+            raise UnknownPartition(f"{topic}-{part.partition} is not on this broker")
+        partition.check_epoch(LeaderEpoch(part.current_leader_epoch))
+    except MillpondError as error:
+        return EpochEndOffset(partition=part.partition, error_code=error.kafka_code)
+    epoch, end = partition.log.end_of_epoch(LeaderEpoch(part.leader_epoch))
+    return EpochEndOffset(partition=part.partition, leader_epoch=epoch, end_offset=end)

@@ -1,0 +1,73 @@
+"""Produce: batches for partitions.
+
+Behaviour: batches are appended before the next request of the connection is looked at, and answered once kept. With
+acks=0 nothing is answered, not even a refusal. acks=1 and acks=all mean the same while there is one replica: kept.
+Version notes: to 12 topics go by name, from 13 by id. From 8 a refusal says why.
+"""
+
+import asyncio
+from collections.abc import Awaitable
+
+from millpond.api.kafka.context import Context
+from millpond.broker.node import Node
+from millpond.broker.operations.produce import Pending, Produced, begin, finish
+from millpond.model.errors import InvalidAcks
+from millpond.protocol.messages.produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+
+_unanswered: set[asyncio.Task[list[Produced]]] = set()
+"""Work for acks=0, which nobody waits for; held here so that it is not forgotten half-way."""
+
+
+def answer(
+    node: Node, request: ProduceRequest, context: Context
+) -> Awaitable[ProduceResponse] | ProduceResponse | None:
+    if request.acks not in (-1, 0, 1):
+        error = InvalidAcks(f"acks is {request.acks}; allowed are -1 (all), 0 and 1")
+        return _response(request, [Produced(error=error) for topic in request.topic_data for _ in topic.partition_data])
+    now_ms = node.clock.wall_ms()
+    pending = [
+        begin(node.find(topic.name, topic.topic_id, part.index), part.records, now_ms=now_ms)
+        for topic in request.topic_data
+        for part in topic.partition_data
+    ]
+    if request.acks:
+        return _finish(request, pending)
+    task = asyncio.get_running_loop().create_task(finish(pending))
+    _unanswered.add(task)
+    task.add_done_callback(_unanswered.discard)
+    return None
+
+
+async def _finish(request: ProduceRequest, pending: list[Pending]) -> ProduceResponse:
+    return _response(request, await finish(pending))
+
+
+def _response(request: ProduceRequest, produced: list[Produced]) -> ProduceResponse:
+    answers = iter(produced)
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=[_partition(part.index, next(answers)) for part in topic.partition_data],
+            )
+            for topic in request.topic_data
+        ]
+    )
+
+
+def _partition(index: int, produced: Produced) -> PartitionProduceResponse:
+    error = produced.error
+    return PartitionProduceResponse(
+        index=index,
+        error_code=error.kafka_code if error else 0,
+        error_message=str(error) if error else None,
+        base_offset=produced.base_offset,
+        log_append_time_ms=produced.append_time,
+        log_start_offset=produced.start_offset,
+    )

@@ -1,0 +1,84 @@
+"""A broker, put together: opened from its data directory, listening, and closed again.
+
+    broker = await Broker.start(BrokerSettings(data_directory="millpond-data"), ...)
+    ...
+    await broker.stop()
+
+Everything it asks of the machine is an argument, so that the same code runs in a process, in a user's test and in the
+simulator. Driven by the command line, by `millpond.testing`, and by tests.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from millpond.api.kafka.dispatch import Dispatcher
+from millpond.broker.drivers.metadata import MetadataLog
+from millpond.broker.drivers.partitions import PartitionTable
+from millpond.broker.drivers.producer_ids import ProducerIds
+from millpond.broker.node import Node
+from millpond.core.metadata.broker_configs import check_static
+from millpond.core.metadata.commands import Endpoint
+from millpond.core.metadata.elections import register_broker
+from millpond.core.metadata.image import EMPTY
+from millpond.model.ports import Clock, Filesystem, Rng
+from millpond.net.limits import NetworkLimits
+from millpond.net.server import FrameServer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerSettings:
+    data_directory: str = "millpond-data"
+    node_id: int = 1
+    cluster_id: str = "millpond"
+    host: str = "127.0.0.1"
+    port: int = 9092
+    configs: Mapping[str, str] = field(default_factory=dict)
+    """Kafka's broker settings by name, such as `num.partitions`."""
+
+
+class Broker:
+    def __init__(self, node: Node, server: FrameServer) -> None:
+        """Use `Broker.start`."""
+        self.node = node
+        self._server = server
+
+    @property
+    def port(self) -> int:
+        return self._server.port
+
+    @classmethod
+    async def start(
+        cls,
+        settings: BrokerSettings,
+        *,
+        filesystem: Filesystem,
+        clock: Clock,
+        rng: Rng,
+        on_error: Callable[[BaseException], None],
+    ) -> "Broker":
+        check_static(settings.configs)
+        metadata = MetadataLog(filesystem, settings.data_directory, clock)
+        partitions = PartitionTable(filesystem, settings.data_directory, settings.node_id, settings.configs)
+        metadata.listen(partitions.follow)
+        partitions.follow(EMPTY, metadata.image)
+        node = Node(
+            node_id=settings.node_id,
+            cluster_id=settings.cluster_id,
+            static=settings.configs,
+            clock=clock,
+            rng=rng,
+            metadata=metadata,
+            partitions=partitions,
+            producer_ids=ProducerIds(metadata),
+        )
+        server = FrameServer(Dispatcher(node).handle, NetworkLimits(), on_error=lambda error, _: on_error(error))
+        await server.start(settings.host, settings.port)
+        endpoints = (Endpoint("PLAINTEXT", settings.host, server.port),)
+        await metadata.submit(lambda image: register_broker(image, settings.node_id, endpoints=endpoints))
+        return cls(node, server)
+
+    async def stop(self, *, grace_seconds: float = 10) -> None:
+        """Answers what was asked, then closes every log in order."""
+        await self._server.stop(grace_seconds)
+        await self.node.partitions.close()
+        await self.node.metadata.close()

@@ -1,0 +1,124 @@
+"""All partitions this broker leads, as the metadata image says: opened when they appear there, removed when they go.
+
+Each partition's directory holds a `topic-id` document beside its log. A directory that belongs to an earlier topic of
+the same name is put aside, never read; one that no topic claims is left alone.
+Invariant: a partition is in the table exactly while its log is open.
+Driven by the metadata log, which calls `follow` with each change of the image.
+"""
+
+import asyncio
+from collections.abc import Iterator, Mapping
+
+from millpond.broker.drivers.partition import Partition
+from millpond.core.metadata.broker_configs import layers
+from millpond.core.metadata.image import Image, Topic
+from millpond.core.metadata.topic_configs import TopicConfig, effective
+from millpond.model.ids import LeaderEpoch, TopicPartition
+from millpond.model.ports import Filesystem
+from millpond.storage.checkpoints import make_directory, read_document, write_document
+from millpond.storage.log import Log
+from millpond.storage.names import partition_directory
+from millpond.storage.settings import Flush, LogSettings
+
+TOPIC_ID = "topic-id"
+REMOVED = ".removed"
+
+
+class PartitionTable:
+    def __init__(self, filesystem: Filesystem, data_directory: str, node_id: int, static: Mapping[str, str]) -> None:
+        """`static` is the broker's own settings, which a topic without its own takes."""
+        self._filesystem = filesystem
+        self._data_directory = data_directory
+        self._node_id = node_id
+        self._static = static
+        self._by_name: dict[TopicPartition, Partition] = {}
+        self._by_id: dict[tuple[bytes, int], Partition] = {}
+        self._removals: set[asyncio.Task[None]] = set()
+
+    def __iter__(self) -> Iterator[Partition]:
+        return iter(self._by_name.values())
+
+    def named(self, topic: str, partition: int) -> Partition | None:
+        return self._by_name.get(TopicPartition(topic, partition))
+
+    def with_id(self, topic_id: bytes, partition: int) -> Partition | None:
+        return self._by_id.get((topic_id, partition))
+
+    # Following the image
+
+    def follow(self, before: Image, after: Image) -> None:
+        """Blocks while logs are opened; removals go on beside."""
+        for topic_id, topic in before.topics_by_id.items():
+            if topic_id not in after.topics_by_id:
+                self._remove(topic)
+        for topic_id, topic in after.topics_by_id.items():
+            if topic is not before.topics_by_id.get(topic_id):
+                self._open(topic, after)
+
+    def _open(self, topic: Topic, image: Image) -> None:
+        config = effective(topic.configs, layers(image, self._static, broker=self._node_id).merged())
+        for number, facts in enumerate(topic.partitions):
+            if facts.leader != self._node_id:
+                continue
+            partition = self._by_id.get((topic.topic_id, number))
+            if partition is None:
+                at = TopicPartition(topic.name, number)
+                partition = Partition(at, self._open_log(at, topic, config), config, facts.leader_epoch)
+                self._by_name[at] = self._by_id[topic.topic_id, number] = partition
+            partition.leader_epoch = LeaderEpoch(facts.leader_epoch)
+            partition.use(config, log_settings(config))
+
+    def _open_log(self, at: TopicPartition, topic: Topic, config: TopicConfig) -> Log:
+        directory = f"{self._data_directory}/{partition_directory(at)}"
+        known = read_document(self._filesystem, directory, TOPIC_ID)
+        if known is not None and known != topic.topic_id.hex():
+            self._filesystem.rename(directory, f"{directory}.{known}{REMOVED}")
+            known = None
+        if known is None:
+            make_directory(self._filesystem, directory)
+            write_document(self._filesystem, directory, TOPIC_ID, topic.topic_id.hex())
+        return Log.open(self._filesystem, directory, log_settings(config))
+
+    def _remove(self, topic: Topic) -> None:
+        for number in range(len(topic.partitions)):
+            partition = self._by_id.pop((topic.topic_id, number), None)
+            if partition is None:
+                continue
+            del self._by_name[partition.at]
+            partition.log.abandon()
+            partition.wake()
+            directory = f"{partition.log.directory}.{topic.topic_id.hex()}{REMOVED}"
+            self._filesystem.rename(partition.log.directory, directory)
+            self._filesystem.sync_directory(self._data_directory)
+            removal = asyncio.get_running_loop().create_task(self._remove_files(directory))
+            self._removals.add(removal)
+            removal.add_done_callback(self._removals.discard)
+
+    async def _remove_files(self, directory: str) -> None:
+        await asyncio.get_running_loop().run_in_executor(None, self._filesystem.remove_directory, directory)
+
+    async def close(self) -> None:
+        if self._removals:
+            await asyncio.wait(self._removals)
+        await asyncio.gather(*(partition.log.close() for partition in self))
+        self._by_name.clear()
+        self._by_id.clear()
+
+
+def log_settings(config: TopicConfig) -> LogSettings:
+    return LogSettings(
+        flush=Flush(config.flush),
+        flush_interval_ms=config.flush_interval_ms,
+        segment_bytes=config.segment_bytes,
+        segment_ms=config.segment_ms,
+        index_interval_bytes=config.index_interval_bytes,
+        batch_bytes_max=config.batch_bytes_max,
+        verify_reads=config.verify_reads,
+        delete=config.delete,
+        retention_ms=config.retention_ms,
+        retention_bytes=config.retention_bytes,
+        compact=config.compact,
+        compaction_lag_ms_min=config.compaction_lag_ms_min,
+        compaction_dirty_ratio_min=config.compaction_dirty_ratio_min,
+        tombstone_grace_ms=config.tombstone_grace_ms,
+    )

@@ -1,0 +1,1 @@
+"""One use case a file, called by every front door: produce, fetch, list offsets."""

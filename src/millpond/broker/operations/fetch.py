@@ -1,0 +1,85 @@
+"""Fetch: batches from many partitions at once, waiting a while where there are too few.
+
+The answer comes when there are at least `bytes_min`, when the time is up, or at once where any partition has something
+to say that is not data. Whole batches only; the first partition that has any gives at least one, however large.
+Driven by the front doors. Waits on the partitions themselves: an append wakes exactly those who wait for it.
+"""
+
+import asyncio
+from typing import NamedTuple
+
+from millpond.broker.drivers.partition import Partition
+from millpond.model.errors import MillpondError, UnknownPartition
+from millpond.model.ids import LeaderEpoch, Offset
+
+NOTHING = memoryview(b"")
+
+
+class Wanted(NamedTuple):
+    partition: Partition | None
+    """None where this broker has no such partition."""
+    offset: Offset
+    bytes_max: int
+    leader_epoch: LeaderEpoch
+
+
+class Fetched(NamedTuple):
+    data: memoryview = NOTHING
+    high_watermark: Offset = Offset(-1)
+    start_offset: Offset = Offset(-1)
+    error: MillpondError | None = None
+
+
+async def fetch(wanted: list[Wanted], *, bytes_min: int, bytes_max: int, wait_ms: int) -> list[Fetched]:
+    """One answer for each, in the same order."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + wait_ms / 1000
+    while True:
+        fetched = read_now(wanted, bytes_max=bytes_max)
+        size = sum([len(each.data) for each in fetched])
+        if size >= bytes_min or loop.time() >= deadline or any(each.error for each in fetched):
+            return fetched
+        await _wait_for_more([each.partition for each in wanted if each.partition], deadline)
+
+
+def read_now(wanted: list[Wanted], *, bytes_max: int) -> list[Fetched]:
+    fetched = []
+    for each in wanted:
+        answer = _read(each, bytes_max)
+        bytes_max -= len(answer.data)
+        fetched.append(answer)
+    return fetched
+
+
+def _read(wanted: Wanted, bytes_left: int) -> Fetched:
+    partition = wanted.partition
+    if partition is None:
+        return Fetched(error=UnknownPartition("this broker has no such partition; ask for metadata"))
+    log = partition.log
+    try:
+        partition.check_epoch(wanted.leader_epoch)
+        data = NOTHING
+        if bytes_left > 0:
+            data = partition.read(wanted.offset, bytes_max=min(wanted.bytes_max, bytes_left)).data
+        return Fetched(data, partition.high_watermark, log.start_offset)
+    except MillpondError as error:
+        return Fetched(NOTHING, partition.high_watermark, log.start_offset, error)
+
+
+async def _wait_for_more(partitions: list[Partition], deadline: float) -> None:
+    loop = asyncio.get_running_loop()
+    waiter = loop.create_future()
+    timer = loop.call_at(deadline, _end_wait, waiter)
+    for partition in partitions:
+        partition.add_waiter(waiter)
+    try:
+        await waiter
+    finally:
+        timer.cancel()
+        for partition in partitions:
+            partition.remove_waiter(waiter)
+
+
+def _end_wait(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)

@@ -1,0 +1,95 @@
+"""Produce: one batch for each of some partitions, appended at once and answered when they are kept.
+
+`begin` appends, without waiting, so that the order in which a connection sends is the order in the log; `finish` waits.
+On plain topics nothing here looks inside a batch. A topic that stamps its own time has its batches stamped; a compacted
+topic has their records looked at, since one without a key would stay for ever.
+Driven by the front doors.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from millpond.broker.drivers.partition import Partition
+from millpond.model.errors import InvalidRecord, InvalidTimestamp, MillpondError, UnknownPartition
+from millpond.model.ids import NO_TIMESTAMP, Offset, TimestampMs
+from millpond.model.ports import Buffer
+from millpond.protocol.records import decode_batch, parse_header, stamp_append_time
+from millpond.storage.log import Appended
+
+
+class Produced(NamedTuple):
+    base_offset: Offset = Offset(-1)
+    append_time: TimestampMs = NO_TIMESTAMP
+    """Where the topic stamps its own time."""
+    start_offset: Offset = Offset(-1)
+    error: MillpondError | None = None
+
+
+class Pending(NamedTuple):
+    """A batch that is in the log, or why it is not."""
+
+    partition: Partition | None = None
+    appended: Appended | None = None
+    append_time: TimestampMs = NO_TIMESTAMP
+    error: MillpondError | None = None
+
+
+def begin(partition: Partition | None, batch: Buffer | None, *, now_ms: int) -> Pending:
+    if partition is None:
+        return Pending(error=UnknownPartition("this broker has no such partition; ask for metadata"))
+    try:
+        if not batch:
+            raise InvalidRecord("the request holds no batch for the partition; a producer sends one")
+        batch, append_time = _prepared(partition, batch, now_ms)
+        return Pending(partition, partition.append(batch), append_time)
+    except MillpondError as error:
+        return Pending(error=error)
+
+
+async def finish(pending: Sequence[Pending]) -> list[Produced]:
+    """One answer for each, in the same order."""
+    if len(pending) == 1:
+        return [await _finish(pending[0])]
+    return list(await asyncio.gather(*map(_finish, pending)))
+
+
+async def _finish(pending: Pending) -> Produced:
+    partition, appended, append_time, error = pending
+    if partition is None or appended is None:
+        return Produced(error=error)
+    try:
+        await partition.wait_visible(appended)
+    except MillpondError as failure:
+        return Produced(error=failure)
+    return Produced(appended.base_offset, append_time, partition.log.start_offset)
+
+
+def _prepared(partition: Partition, batch: Buffer, now_ms: int) -> tuple[Buffer, TimestampMs]:
+    config = partition.config
+    append_time = NO_TIMESTAMP
+    if config.log_append_time:
+        batch = batch if isinstance(batch, bytearray) else bytearray(batch)
+        append_time = TimestampMs(now_ms)
+        stamp_append_time(batch, timestamp=append_time)
+    else:
+        _check_time(partition, batch, now_ms)
+    if config.compact:
+        for record in decode_batch(memoryview(batch)):
+            if record.key is None:
+                raise InvalidRecord(
+                    f"a record without a key, and {partition.at.topic} is compacted: every record needs one"
+                )
+    return batch, append_time
+
+
+def _check_time(partition: Partition, batch: Buffer, now_ms: int) -> None:
+    config = partition.config
+    timestamp = parse_header(batch).max_timestamp
+    if timestamp == NO_TIMESTAMP:
+        return
+    if timestamp - now_ms > config.timestamp_after_ms_max or now_ms - timestamp > config.timestamp_before_ms_max:
+        raise InvalidTimestamp(
+            f"the newest record's time is {timestamp}, now is {now_ms}; {partition.at.topic} allows "
+            f"{config.timestamp_before_ms_max} ms before and {config.timestamp_after_ms_max} ms after now"
+        )

@@ -1,0 +1,142 @@
+"""Every setting of a broker that DescribeConfigs names: the defaults of all topics, and the broker's own.
+
+Topic defaults may change while the broker runs, for one broker or for all; the rest is read when it starts.
+Invariant: the mapping of static settings was checked once (`check_static`), so that reading it never fails.
+Pure. app/settings passes the mapping in; broker/drivers/metadata.py hands it on.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from millpond.core.metadata.commands import ALL_BROKERS
+from millpond.core.metadata.config_keys import INT32_MAX, INT64_MAX, ConfigKey, ConfigType, Value, parse
+from millpond.core.metadata.image import Image
+from millpond.core.metadata.topic_configs import TOPIC_KEYS, check_together, effective
+from millpond.model.errors import InvalidSetting
+from millpond.model.limits import PARTITIONS_PER_TOPIC_MAX
+
+_NOTHING: Mapping[str, str] = {}
+
+
+def _own(name: str, kind: ConfigType, default: str, about: str, *, least: int = 0, most: int = INT32_MAX) -> ConfigKey:
+    numeric = kind not in (ConfigType.BOOLEAN, ConfigType.STRING)
+    return ConfigKey(
+        name=name,
+        type=kind,
+        default=default,
+        about=about,
+        least=least if numeric else None,
+        most=most if numeric else None,
+        dynamic=False,
+    )
+
+
+def _count(name: str, default: int, about: str) -> ConfigKey:
+    return _own(name, ConfigType.INT, str(default), about, least=1, most=PARTITIONS_PER_TOPIC_MAX)
+
+
+def _replicas(name: str, default: int, about: str) -> ConfigKey:
+    return _own(name, ConfigType.SHORT, str(default), about, least=1, most=32)
+
+
+_INT, _LONG, _BOOLEAN, _STRING = ConfigType.INT, ConfigType.LONG, ConfigType.BOOLEAN, ConfigType.STRING
+
+_OWN = (
+    _own("node.id", _INT, "1", "This broker's number; no other in the cluster has it."),
+    _own("broker.id", _INT, "1", "The same as node.id, by its older name."),
+    _own("broker.rack", _STRING, "", "Where the broker stands; replicas are spread over racks."),
+    _own("listeners", _STRING, "", "The addresses the broker listens on."),
+    _own("advertised.listeners", _STRING, "", "The addresses clients are told."),
+    _own("log.dirs", _STRING, "", "The directory of the partitions."),
+    _own("auto.create.topics.enable", _BOOLEAN, "true", "Whether a topic is made when a client first names it."),
+    _own("delete.topic.enable", _BOOLEAN, "true", "Whether topics can be deleted."),
+    _count("num.partitions", 1, "The partitions of a topic that was created without saying how many."),
+    _replicas("default.replication.factor", 1, "The replicas of a topic that was created without saying how many."),
+    _count("offsets.topic.num.partitions", 50, "The partitions of __consumer_offsets, when it is first made."),
+    _replicas(
+        "offsets.topic.replication.factor",
+        3,
+        "The replicas of __consumer_offsets; fewer where there are fewer brokers when it is first made.",
+    ),
+    _own("offsets.retention.minutes", _INT, "10080", "How long a group without members keeps its offsets.", least=1),
+    _count("transaction.state.log.num.partitions", 50, "The partitions of __transaction_state, when it is first made."),
+    _replicas(
+        "transaction.state.log.replication.factor",
+        3,
+        "The replicas of __transaction_state; fewer where there are fewer brokers when it is first made.",
+    ),
+    _own(
+        "producer.id.expiration.ms",
+        _INT,
+        "86400000",
+        "How long an idempotent producer that sends nothing is remembered.",
+        least=1,
+    ),
+    _own("group.initial.rebalance.delay.ms", _INT, "3000", "How long a new group waits for its other members."),
+    _own("group.min.session.timeout.ms", _INT, "6000", "The shortest session timeout a member may ask.", least=1),
+    _own("group.max.session.timeout.ms", _INT, "1800000", "The longest session timeout a member may ask.", least=1),
+    _own("fetch.max.bytes", _INT, "57671680", "The most bytes one fetch answers.", least=1024),
+    _own("socket.request.max.bytes", _INT, "104857600", "The largest request.", least=1),
+    _own(
+        "connections.max.idle.ms",
+        _LONG,
+        "600000",
+        "How long a connection may say nothing before it is closed.",
+        least=-1,
+        most=INT64_MAX,
+    ),
+)
+
+BROKER_KEYS: Mapping[str, ConfigKey] = {
+    **{key.broker_name: replace(key, name=key.broker_name, broker_name="") for key in TOPIC_KEYS.values()},
+    **{key.name: key for key in _OWN},
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerLayers:
+    """What is set for one broker, the first that has a name wins."""
+
+    own: Mapping[str, str]
+    shared: Mapping[str, str]
+    static: Mapping[str, str]
+
+    def merged(self) -> Mapping[str, str]:
+        return {**self.static, **self.shared, **self.own}
+
+
+def layers(image: Image, static: Mapping[str, str], *, broker: int = ALL_BROKERS) -> BrokerLayers:
+    """Of one broker; of none in particular where the cluster as a whole decides."""
+    own = _NOTHING if broker == ALL_BROKERS else image.configs_of_broker(broker)
+    return BrokerLayers(own=own, shared=image.configs_of_broker(ALL_BROKERS), static=static)
+
+
+def check_static(static: Mapping[str, str]) -> None:
+    """At the door, when the broker starts."""
+    for name, text in static.items():
+        parse(_key(name), text)
+    check_together(effective({}, static))
+
+
+def check_dynamic(values: Mapping[str, str]) -> None:
+    for name, text in values.items():
+        key = _key(name)
+        if not key.dynamic:
+            raise InvalidSetting(
+                f"{name} is read when the broker starts and cannot change while it runs; set it in the broker's "
+                "settings and start it again"
+            )
+        parse(key, text)
+
+
+def value_of(name: str, static: Mapping[str, str]) -> Value:
+    """Of a setting that is the broker's own."""
+    key = BROKER_KEYS[name]
+    return parse(key, static.get(name, key.default))
+
+
+def _key(name: str) -> ConfigKey:
+    key = BROKER_KEYS.get(name)
+    if key is None:
+        raise InvalidSetting(f"{name[:80]!r} is no setting of a broker; allowed are {', '.join(sorted(BROKER_KEYS))}")
+    return key

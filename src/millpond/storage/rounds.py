@@ -1,0 +1,73 @@
+"""One round of a log's group commit: what had been written when it began, synced, and then noted as synced.
+
+Order is the promise: segments sealed since the last round, oldest first, then the growing one, then the names of new
+files. So what a round makes durable is a prefix of the log. The documents that follow save work at the next start; the
+promise does not rest on them.
+Driven by commit.py: made on the loop, `run` in a thread, `finish` on the loop again.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, NamedTuple, Protocol
+
+from millpond.model.errors import StorageError
+from millpond.model.ids import Offset
+from millpond.model.ports import Filesystem
+from millpond.storage.segment import Segment
+from millpond.storage.snapshots import remove_old_snapshots, write_snapshot
+
+
+class Rolled(NamedTuple):
+    """A sealed segment that is not known to be on disk yet, and the producers as they were at its end."""
+
+    segment: Segment
+    next_offset: Offset
+    producers: list[Any]
+
+
+class Rounded(Protocol):
+    """What a round needs of its log."""
+
+    directory: str
+    filesystem: Filesystem
+    is_closed: bool
+
+    def refuse(self, error: Exception) -> StorageError: ...
+    def write_checkpoint(self, **changes: Offset) -> None: ...
+
+
+class SyncRound:
+    def __init__(
+        self, log: Rounded, rolled: list[Rolled], active: Segment, *, end: Offset, on_synced: Callable[[Offset], None]
+    ) -> None:
+        self._log = log
+        self._rolled = rolled
+        # Taken now: one that is closed meanwhile says so, and is not opened again behind anybody's back.
+        self._files = [each.segment.file for each in rolled] + [active.file]
+        self._end = end
+        self._on_synced = on_synced
+
+    def run(self) -> None:
+        log = self._log
+        try:
+            for file in self._files:
+                file.sync()
+            if self._rolled:
+                log.filesystem.sync_directory(log.directory)
+        except OSError as error:
+            raise log.refuse(error) from error
+        if self._rolled and not log.is_closed:
+            with suppress(OSError):
+                self._write_documents(log)
+
+    def _write_documents(self, log: Rounded) -> None:
+        for rolled in self._rolled:
+            rolled.segment.save_index()
+            write_snapshot(log.filesystem, log.directory, rolled.next_offset, rolled.producers)
+        log.write_checkpoint(recovery_point=self._end)
+        remove_old_snapshots(log.filesystem, log.directory, recovery_point=self._end)
+
+    def finish(self) -> None:
+        self._on_synced(self._end)
+        for rolled in self._rolled:
+            rolled.segment.close_file()

@@ -1,0 +1,1 @@
+"""The group coordinator: conversations, properties, machines."""

@@ -1,0 +1,108 @@
+"""Who leads, as brokers come and go."""
+
+from millpond.core.metadata.commands import NO_LEADER, ChangePartition, Endpoint, RegisterBroker
+from millpond.core.metadata.controller import NewTopic, create_topics
+from millpond.core.metadata.decisions import Refused
+from millpond.core.metadata.elections import Elected, Election, elect_leaders, fence_broker, register_broker
+from millpond.core.metadata.image import Image, Partition
+from millpond.model.ids import LeaderEpoch, TopicPartition
+from tests.core.metadata.clusters import STATIC, after, chance, cluster
+
+AT = TopicPartition("t", 0)
+
+
+def three_brokers(*replicas: int) -> Image:
+    image = cluster(3)
+    topic = NewTopic(name="t", assignments=((0, replicas),))
+    return after(image, create_topics(image, [topic], static=STATIC, rng=chance()).commands)
+
+
+def partition(image: Image) -> Partition:
+    found = image.partition(AT)
+    assert found is not None
+    return found
+
+
+def back(image: Image, broker: int) -> Image:
+    return after(image, register_broker(image, broker, endpoints=(Endpoint("P", "h", 1),)))
+
+
+def code(image: Image, kind: Election, at: TopicPartition = AT) -> int:
+    decision = elect_leaders(image, kind, [at])
+    [answer] = decision.answers
+    assert isinstance(answer, Refused)
+    assert decision.commands == ()
+    return answer.error.kafka_code
+
+
+def test_with_one_broker_no_election_is_ever_needed() -> None:
+    image = three_brokers(1)
+    assert code(image, Election.PREFERRED) == 84
+    assert code(image, Election.UNCLEAN) == 84
+    assert code(image, Election.PREFERRED, TopicPartition("t", 1)) == 3
+    assert code(image, Election.PREFERRED, TopicPartition("other", 0)) == 3
+
+
+def test_when_a_leader_dies_the_next_replica_in_sync_leads_with_a_new_epoch() -> None:
+    image = three_brokers(1, 2, 3)
+    image = after(image, fence_broker(image, 1))
+    assert partition(image) == Partition(replicas=(1, 2, 3), leader=2, leader_epoch=LeaderEpoch(1), isr=(2, 3))
+
+
+def test_when_a_follower_dies_the_leader_and_its_epoch_stay() -> None:
+    image = three_brokers(1, 2, 3)
+    image = after(image, fence_broker(image, 2))
+    assert (partition(image).leader, partition(image).leader_epoch, partition(image).isr) == (1, 0, (1, 3))
+
+
+def test_the_last_replica_in_sync_stays_so_and_leads_again_when_it_is_back() -> None:
+    image = three_brokers(1, 2)
+    image = after(image, fence_broker(image, 2))
+    image = after(image, fence_broker(image, 1))
+    assert (partition(image).leader, partition(image).isr) == (NO_LEADER, (1,))
+    image = back(image, 2)
+    assert partition(image).leader == NO_LEADER, "it may lack what was acknowledged"
+    image = back(image, 1)
+    assert (partition(image).leader, partition(image).leader_epoch) == (1, 2)
+
+
+def test_an_unclean_election_makes_any_live_replica_lead_alone() -> None:
+    image = three_brokers(1, 2)
+    image = after(image, fence_broker(image, 2))
+    image = after(image, fence_broker(image, 1))
+    assert code(image, Election.UNCLEAN) == 83
+    image = back(image, 2)
+    decision = elect_leaders(image, Election.UNCLEAN, [AT, AT])
+    assert decision.answers == (Elected(AT, 2),)
+    image = after(image, decision.commands)
+    assert (partition(image).leader, partition(image).isr) == (2, (2,))
+
+
+def test_the_preferred_leader_is_elected_once_it_is_in_sync_again() -> None:
+    image = three_brokers(1, 2)
+    image = after(image, fence_broker(image, 1))
+    assert code(image, Election.PREFERRED) == 80
+    image = back(image, 1)
+    assert code(image, Election.PREFERRED) == 80, "up, and not yet in sync"
+    topic_id = image.topics["t"].topic_id
+    caught_up = ChangePartition(topic_id=topic_id, partition=0, leader=2, leader_epoch=LeaderEpoch(1), isr=(1, 2))
+    image = after(image, (caught_up,))
+    decision = elect_leaders(image, Election.PREFERRED)
+    assert decision.answers == (Elected(AT, 1),)
+    image = after(image, decision.commands)
+    assert (partition(image).leader, partition(image).leader_epoch, partition(image).isr) == (1, 2, (1, 2))
+
+
+def test_asking_for_all_partitions_answers_for_all() -> None:
+    assert [type(answer) for answer in elect_leaders(three_brokers(1), Election.PREFERRED).answers] == [Refused]
+
+
+def test_a_broker_registers_with_a_higher_epoch_each_time_and_a_dead_one_dies_once() -> None:
+    image = back(cluster(1), 1)
+    assert image.brokers[1].epoch == 1
+    [again] = register_broker(image, 1, endpoints=(Endpoint("P", "h", 1),))
+    assert isinstance(again, RegisterBroker)
+    assert again.epoch == 2
+    image = after(image, fence_broker(image, 1))
+    assert fence_broker(image, 1) == ()
+    assert fence_broker(image, 9) == ()
