@@ -1,9 +1,10 @@
 """Peers for the tests of the network: a client that speaks frames, handlers, and three loops to run them on."""
 
 import asyncio
+import ssl
 import struct
-from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Self
 
 import uvloop
@@ -16,6 +17,7 @@ from millpond.testing.simulation import simulate
 
 LOOPS = ("simulated", "asyncio", "uvloop")
 FACT_SECONDS_MAX = 10.0
+NORMAL = NetworkLimits()
 
 Scenario = Callable[[], Coroutine[Any, Any, None]]
 
@@ -39,7 +41,7 @@ def framed(*bodies: bytes) -> bytes:
 
 async def until(fact: Callable[[], bool]) -> None:
     async with asyncio.timeout(FACT_SECONDS_MAX):
-        while not fact():
+        while not fact():  # noqa: ASYNC110: facts are plain numbers, and tell nobody when they change
             await asyncio.sleep(0.001)
 
 
@@ -79,11 +81,13 @@ class Desk:
 
 
 @asynccontextmanager
-async def serving(handle: Handle, errors: Errors | None = None, **limits: Any) -> Any:
+async def serving(
+    handle: Handle, limits: NetworkLimits = NORMAL, errors: Errors | None = None, *, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[FrameServer]:
     """A server that is stopped at the end; a bug in its handler fails the test unless it is asked for."""
     heard = Errors() if errors is None else errors
-    server = FrameServer(handle, NetworkLimits(**limits), on_error=heard.take)
-    await server.start("127.0.0.1", 0)
+    server = FrameServer(handle, limits, on_error=heard.take)
+    await server.start("127.0.0.1", 0, tls=tls)
     try:
         yield server
     finally:
@@ -102,18 +106,23 @@ class Client:
         self.writer = writer
 
     @classmethod
-    async def connect(cls, server: FrameServer, **options: Any) -> Self:
-        return cls(*await asyncio.open_connection("127.0.0.1", server.port, **options))
+    async def connect(
+        cls,
+        server: FrameServer,
+        *,
+        host: str = "127.0.0.1",
+        buffer_bytes: int = 65_536,
+        tls: ssl.SSLContext | None = None,
+    ) -> Self:
+        return cls(*await asyncio.open_connection(host, server.port, limit=buffer_bytes, ssl=tls))
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *failure: object) -> None:
         self.writer.close()
-        try:
+        with suppress(OSError):
             await self.writer.wait_closed()
-        except OSError:
-            pass
 
     def send(self, *bodies: bytes) -> None:
         self.writer.write(framed(*bodies))

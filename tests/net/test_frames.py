@@ -1,5 +1,6 @@
 """Frames out of bytes, whatever pieces they come in."""
 
+import itertools
 import struct
 
 import pytest
@@ -40,7 +41,7 @@ def take(frames: FrameReader, frames_max: int) -> list[memoryview]:
 
 def cut(data: bytes, places: list[int]) -> list[bytes]:
     marks = sorted({0, len(data), *(place % (len(data) + 1) for place in places)})
-    return [data[start:stop] for start, stop in zip(marks, marks[1:], strict=False)]
+    return [data[start:stop] for start, stop in itertools.pairwise(marks)]
 
 
 @given(st.lists(st.binary(min_size=1, max_size=300), max_size=12), st.lists(st.integers(0, 10_000)), st.integers(0, 3))

@@ -100,6 +100,16 @@ class Connection(asyncio.BufferedProtocol):
     def __repr__(self) -> str:
         return f"<Connection {self.id} from {self.peer[0]}:{self.peer[1]}>"
 
+    @property
+    def reading(self) -> bool:
+        """Whether requests are taken as they come."""
+        return not self._paused
+
+    @property
+    def unread_bytes(self) -> int:
+        """Of its answers, those that the peer has not taken."""
+        return self._transport.get_write_buffer_size()
+
     # --- Beginning and end -----------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -308,7 +318,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self._pause(WRITING)
-        self._taken_bytes = self._written_bytes - self._transport.get_write_buffer_size()
+        self._taken_bytes = self._written_bytes - self.unread_bytes
         self._deadlines.write_since = self._shared.loop.time()
         self._watch()
 
@@ -384,6 +394,6 @@ class Connection(asyncio.BufferedProtocol):
             self._end(reason)
 
     def _took_some(self) -> bool:
-        taken_bytes = self._written_bytes - self._transport.get_write_buffer_size()
+        taken_bytes = self._written_bytes - self.unread_bytes
         progress_bytes, self._taken_bytes = taken_bytes - self._taken_bytes, taken_bytes
         return progress_bytes >= TAKEN_BYTES_MIN

@@ -297,6 +297,6 @@ def test_blocks_of_producer_ids_follow_one_another_without_overlap() -> None:
         command, block = allocate_producer_ids(image)
         image = after(image, (command,))
         seen.append(block)
-    assert seen == [range(0, 1000), range(1000, 2000), range(2000, 3000)]
+    assert seen == [range(1000), range(1000, 2000), range(2000, 3000)]
     with pytest.raises(AssertionError):
         apply(AllocateProducerIds(end=3000), image)

@@ -95,7 +95,8 @@ def test_a_field_missing_or_one_too_many_is_refused(_command: Command, content: 
 def test_a_field_of_another_type_is_refused(_command: Command, content: bytes) -> None:
     document = json.loads(content)
     for name in document:
-        for wrong in (True, 1.5, -7, {"x": 1}, [[]], [["a", "b"]], "x" * 5000, 2**63):
+        wrongs: tuple[object, ...] = (True, 1.5, -7, {"x": 1}, [[]], [["a", "b"]], "x" * 5000, 2**63)
+        for wrong in wrongs:
             with pytest.raises(UnreadableCommand):
                 decode(json.dumps({**document, name: wrong}).encode())
 

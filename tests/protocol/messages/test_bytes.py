@@ -9,7 +9,7 @@ from millpond.protocol.messages.compiler import decode, encode
 from millpond.protocol.messages.fields import Message
 from tests.protocol.messages.oracle import Maker, all_messages, kio_bytes, kio_class, kio_read, name_of, to_kio
 
-MESSAGES_PER_VERSION = 12
+MESSAGES_PER_VERSION = 8
 every_message = pytest.mark.parametrize(("declared", "version"), all_messages(), ids=name_of)
 
 

@@ -76,21 +76,17 @@ def mutate_and_decode(declared: type[Message], version: int, *, seeds: range, tr
 
 
 @every_message
-def test_mutated_messages_are_read_or_refused(declared: type[Message], version: int) -> None:
+def test_mutated_messages_and_noise_are_read_or_refused(declared: type[Message], version: int) -> None:
     mutate_and_decode(declared, version, seeds=range(2), tries=TRIES)
+    rng = random.Random(version)
+    for _ in range(20):
+        taken(declared, rng.randbytes(rng.randrange(0, 80)), version)
 
 
 @pytest.mark.slow
 @every_message
 def test_many_mutated_messages_are_read_or_refused(declared: type[Message], version: int) -> None:
     mutate_and_decode(declared, version, seeds=range(100, 110), tries=300)
-
-
-@every_message
-def test_noise_is_read_or_refused(declared: type[Message], version: int) -> None:
-    rng = random.Random(version)
-    for _ in range(20):
-        taken(declared, rng.randbytes(rng.randrange(0, 80)), version)
 
 
 @pytest.mark.parametrize(

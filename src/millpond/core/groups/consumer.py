@@ -111,6 +111,7 @@ class ConsumerGroup:
         self._shared: dict[bytes, int] = {}  # partition counts of those, as of the last target
         self._deadlines: Deadlines[Timer] = Deadlines()
         self._reconciling_since = now.monotonic_ms
+        self._dirty: dict[str, Member] = {}  # to be kept at the end of the step, once
         self._out: list[Effect] = []
 
     @classmethod
@@ -132,7 +133,7 @@ class ConsumerGroup:
             group._admit(member)
             group._begin_session(member, now)
             group._watch_revocation(member, MemberState.STABLE, now)
-        group._remember_shared()
+        group._believe_targets()
         group.state = group._state_of_members()
         group.changed_at = record.changed_at
         return group
@@ -141,16 +142,19 @@ class ConsumerGroup:
         self._out = []
         match event:
             case ConsumerHeartbeat():
-                self._out.append(Reply(event.token, self._heartbeat(event, now)))
+                result = self._heartbeat(event, now)
+                self._settle(now)
+                self._out.append(Reply(event.token, result))
             case TopicsChanged():
                 self._topics = event.topics
                 if self._resolve() != (self._subscribed, self._shared):
                     self._retarget(Why.TOPICS)
+                self._settle(now)
             case Tick():
                 self._expire(now)
+                self._settle(now)
             case _:
                 assert_never(event)
-        self._settle(now)
         return self._out
 
     @property
@@ -314,9 +318,18 @@ class ConsumerGroup:
             if share != member.target:
                 member.target = share
                 self._keep(member)
+            if member.epoch == AWAY:
+                self._trim(member)
 
     def _remember_shared(self) -> None:
         self._subscribed, self._shared = self._resolve()
+
+    def _believe_targets(self) -> None:
+        """After a restart: if topics changed meanwhile, the next `TopicsChanged` is to find that out."""
+        subscribed, shared = self._resolve()
+        targets = frozenset[TopicIdPartition]().union(*(member.target for member in self.members.values()))
+        if targets == frozenset(Ask(shared, subscribed, {}).partitions()):
+            self._subscribed, self._shared = subscribed, shared
 
     def _resolve(self) -> tuple[dict[str, frozenset[bytes]], dict[bytes, int]]:
         """Who subscribes to what, of the topics there are now, and how large those are."""
@@ -339,8 +352,7 @@ class ConsumerGroup:
         state_before, revoking_before = member.state, member.revoking
         if event.member_epoch == JOINING:
             # Whoever joins owns nothing, so nothing has to be waited for; what is still its own it is given again.
-            self._release(member, member.holds - member.target)
-            member.assigned, member.revoking = member.assigned & member.target, NOTHING
+            self._trim(member)
             member.state = MemberState.UNRELEASED_PARTITIONS
         holds_before = member.holds
         owned = NOTHING if event.member_epoch == JOINING else event.owned
@@ -359,6 +371,12 @@ class ConsumerGroup:
         for each in partitions:
             if self._holders.get(each) == member.member_id:
                 del self._holders[each]
+
+    def _trim(self, member: Member) -> None:
+        """A static member that is away keeps its share until its session ends, and reads nothing: the rest is free."""
+        self._release(member, member.holds - member.target)
+        member.assigned, member.revoking = member.assigned & member.target, NOTHING
+        member.state = MemberState.STABLE
 
     def _watch_revocation(self, member: Member, state_before: MemberState, now: Instant) -> None:
         timer = Timer(Patience.REVOCATION, member.member_id)
@@ -384,11 +402,10 @@ class ConsumerGroup:
     def _leave(self, event: ConsumerHeartbeat, now: Instant) -> ConsumerHeartbeatResult:
         member = self._find(event)
         if event.member_epoch == AWAY:
-            # It keeps its share until its session ends. It has stopped, so what it was giving up is free.
-            self._release(member, member.revoking)
-            member.revoking, member.state = NOTHING, MemberState.STABLE
-            member.previous_epoch, member.epoch = member.epoch, AWAY
+            member.advance(AWAY)
+            self._trim(member)
             self._watch_revocation(member, member.state, now)
+            self._begin_session(member, now)
             self._keep(member)
         else:
             self._forget(member, Why.LEFT)
@@ -405,6 +422,7 @@ class ConsumerGroup:
 
     def _forget(self, member: Member, why: Why) -> None:
         del self.members[member.member_id]
+        self._dirty.pop(member.member_id, None)
         if member.instance_id is not None:
             del self._instances[member.instance_id]
         self._release(member, member.holds)
@@ -416,7 +434,7 @@ class ConsumerGroup:
     # Small change
 
     def _keep(self, member: Member) -> None:
-        self._out.append(Persist(member.record(self.group_id)))
+        self._dirty[member.member_id] = member
 
     def _state_of_members(self) -> State:
         if not self.members:
@@ -426,7 +444,12 @@ class ConsumerGroup:
         return State.STABLE if settled else State.RECONCILING
 
     def _settle(self, now: Instant) -> None:
-        """What the members' states come to, for the group."""
+        """Writes down what changed, and what the members' states come to for the group."""
+        if not (self._dirty or self._out):
+            return  # a heartbeat that only says: still here
+        for member in self._dirty.values():
+            self._out.append(Persist(member.record(self.group_id)))
+        self._dirty.clear()
         state = self._state_of_members()
         if state is self.state:
             return

@@ -6,8 +6,9 @@ has every partition; a client comes back for those that are retriable.
 
 Version notes:
     0  no null list: empty means all    1  racks, controller_id, is_internal    2  cluster_id
-    4  allow_auto_topic_creation    5  offline_replicas    7  leader_epoch    8  authorized operations, as bit fields    9  flexible
-   10  topic ids beside names in the response    11  authorized operations of the cluster move to DescribeCluster
+    4  allow_auto_topic_creation    5  offline_replicas    7  leader_epoch
+    8  authorized operations, as bit fields    9  flexible    10  topic ids beside names in the response
+   11  authorized operations of the cluster move to DescribeCluster
    12  requests by topic id, where name is null    13  an error for the response as a whole
 """
 

@@ -1,0 +1,87 @@
+"""The table of APIs agrees with the classes, and costs little to import."""
+
+import subprocess
+import sys
+
+import pytest
+
+from millpond.protocol.messages import (
+    alter_configs,
+    api_versions,
+    consumer_group_describe,
+    consumer_group_heartbeat,
+    create_partitions,
+    create_topics,
+    delete_groups,
+    delete_records,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    describe_groups,
+    describe_log_dirs,
+    describe_producers,
+    describe_topic_partitions,
+    elect_leaders,
+    fetch,
+    find_coordinator,
+    heartbeat,
+    incremental_alter_configs,
+    init_producer_id,
+    join_group,
+    leave_group,
+    list_config_resources,
+    list_groups,
+    list_offsets,
+    metadata,
+    offset_commit,
+    offset_delete,
+    offset_fetch,
+    offset_for_leader_epoch,
+    produce,
+    sasl_authenticate,
+    sasl_handshake,
+    sync_group,
+)
+from millpond.protocol.messages.registry import APIS, Api
+
+MODULES = [
+    *(alter_configs, api_versions, consumer_group_describe, consumer_group_heartbeat, create_partitions),
+    *(create_topics, delete_groups, delete_records, delete_topics, describe_cluster, describe_configs),
+    *(describe_groups, describe_log_dirs, describe_producers, describe_topic_partitions, elect_leaders, fetch),
+    *(find_coordinator, heartbeat, incremental_alter_configs, init_producer_id, join_group, leave_group),
+    *(list_config_resources, list_groups, list_offsets, metadata, offset_commit, offset_delete, offset_fetch),
+    *(offset_for_leader_epoch, produce, sasl_authenticate, sasl_handshake, sync_group),
+]
+
+
+def test_every_api_has_a_module_and_every_module_a_row() -> None:
+    assert {api.request_class.__module__ for api in APIS.values()} == {module.__name__ for module in MODULES}
+    assert list(APIS) == sorted(APIS)
+
+
+@pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
+def test_a_row_agrees_with_its_classes(api: Api) -> None:
+    for declared in (api.request_class, api.response_class):
+        assert declared.api_key == api.key
+        assert declared.versions == range(api.version_min, api.version_max + 1)
+        assert declared.flexible_since == api.flexible_since
+        for version in (-1, *declared.versions, api.version_max + 1):
+            assert api.serves(version) == (version in declared.versions)
+
+
+def test_only_produce_is_advertised_from_before_it_is_served() -> None:
+    early = [api.name for api in APIS.values() if api.version_advertised_min != api.version_min]
+    assert early == ["Produce"]
+    assert APIS[0].version_advertised_min == 0
+    assert not APIS[0].serves(2)
+
+
+def test_importing_the_table_imports_no_api() -> None:
+    script = (
+        "import sys, millpond.protocol.messages.registry as registry\n"
+        "before = sorted(name for name in sys.modules if name.startswith('millpond.protocol.messages.'))\n"
+        "registry.APIS[12].request_class\n"
+        "print(before, 'millpond.protocol.messages.heartbeat' in sys.modules, 'dataclasses' in before)\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert ran.stdout == "['millpond.protocol.messages.registry'] True False\n"
