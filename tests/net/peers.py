@@ -41,7 +41,7 @@ def framed(*bodies: bytes) -> bytes:
 
 async def until(fact: Callable[[], bool]) -> None:
     async with asyncio.timeout(FACT_SECONDS_MAX):
-        while not fact():  # noqa: ASYNC110: facts are plain numbers, and tell nobody when they change
+        while not fact():  # noqa: ASYNC110 -- facts are plain numbers, and tell nobody when they change
             await asyncio.sleep(0.001)
 
 

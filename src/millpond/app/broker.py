@@ -8,14 +8,18 @@ Everything it asks of the machine is an argument, so that the same code runs in 
 simulator. Driven by the command line, by `millpond.testing`, and by tests.
 """
 
+import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from millpond.api.kafka.dispatch import Dispatcher
+from millpond.broker.drivers.groups import GroupCoordinator
 from millpond.broker.drivers.metadata import MetadataLog
 from millpond.broker.drivers.partitions import PartitionTable
 from millpond.broker.drivers.producer_ids import ProducerIds
+from millpond.broker.drivers.upkeep import keep_up
 from millpond.broker.node import Node
+from millpond.core.groups.settings import GroupSettings
 from millpond.core.metadata.broker_configs import check_static
 from millpond.core.metadata.commands import Endpoint
 from millpond.core.metadata.elections import register_broker
@@ -32,15 +36,18 @@ class BrokerSettings:
     cluster_id: str = "millpond"
     host: str = "127.0.0.1"
     port: int = 9092
+    upkeep_seconds: float = 60
+    """Between two rounds of rolling, retention and compaction."""
     configs: Mapping[str, str] = field(default_factory=dict)
     """Kafka's broker settings by name, such as `num.partitions`."""
 
 
 class Broker:
-    def __init__(self, node: Node, server: FrameServer) -> None:
+    def __init__(self, node: Node, server: FrameServer, upkeep: asyncio.Task[None]) -> None:
         """Use `Broker.start`."""
         self.node = node
         self._server = server
+        self._upkeep = upkeep
 
     @property
     def port(self) -> int:
@@ -61,6 +68,10 @@ class Broker:
         partitions = PartitionTable(filesystem, settings.data_directory, settings.node_id, settings.configs)
         metadata.listen(partitions.follow)
         partitions.follow(EMPTY, metadata.image)
+        groups = GroupCoordinator(
+            metadata, partitions, static=settings.configs, clock=clock, rng=rng, settings=GroupSettings()
+        )
+        metadata.listen(groups.follow)
         node = Node(
             node_id=settings.node_id,
             cluster_id=settings.cluster_id,
@@ -70,15 +81,19 @@ class Broker:
             metadata=metadata,
             partitions=partitions,
             producer_ids=ProducerIds(metadata),
+            groups=groups,
         )
         server = FrameServer(Dispatcher(node).handle, NetworkLimits(), on_error=lambda error, _: on_error(error))
         await server.start(settings.host, settings.port)
         endpoints = (Endpoint("PLAINTEXT", settings.host, server.port),)
         await metadata.submit(lambda image: register_broker(image, settings.node_id, endpoints=endpoints))
-        return cls(node, server)
+        upkeep = keep_up(partitions, clock, pause_seconds=settings.upkeep_seconds, on_error=on_error)
+        return cls(node, server, asyncio.get_running_loop().create_task(upkeep))
 
     async def stop(self, *, grace_seconds: float = 10) -> None:
         """Answers what was asked, then closes every log in order."""
         await self._server.stop(grace_seconds)
+        self._upkeep.cancel()
+        self.node.groups.close()
         await self.node.partitions.close()
         await self.node.metadata.close()

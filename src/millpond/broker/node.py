@@ -6,6 +6,7 @@ Made by app; nothing here decides anything.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from millpond.broker.drivers.groups import GroupCoordinator
 from millpond.broker.drivers.metadata import MetadataLog
 from millpond.broker.drivers.partition import Partition
 from millpond.broker.drivers.partitions import PartitionTable
@@ -25,6 +26,7 @@ class Node:
     metadata: MetadataLog
     partitions: PartitionTable
     producer_ids: ProducerIds
+    groups: GroupCoordinator
 
     def find(self, topic: str, topic_id: bytes, partition: int) -> Partition | None:
         """By id where there is one: then the name is empty."""

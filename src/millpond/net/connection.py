@@ -113,7 +113,7 @@ class Connection(asyncio.BufferedProtocol):
     # --- Beginning and end -----------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = transport = cast(asyncio.Transport, transport)  # uvloop's is none by name
+        self._transport = transport = cast("asyncio.Transport", transport)  # uvloop's is none by name
         peer = transport.get_extra_info("peername")
         if isinstance(peer, tuple):  # None when it has gone already
             self.peer = (str(peer[0]), int(peer[1]))
@@ -210,7 +210,8 @@ class Connection(asyncio.BufferedProtocol):
     # --- Requests --------------------------------------------------------------------------------
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self._reader.room()
+        memory = self._shared.memory
+        return self._reader.room(frugal=self._paused != 0 or (memory.exceeded and not memory.is_exempt(self)))
 
     def buffer_updated(self, nbytes: int) -> None:
         self._shared.facts.bytes_in += nbytes

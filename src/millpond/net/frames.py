@@ -62,21 +62,24 @@ class FrameReader:
         """There are bytes that `next_frame` has not looked at."""
         return self._end - self._at >= LENGTH_BYTES or (self._partial is not None and self._have == self._need)
 
-    def room(self) -> memoryview:
-        """Where the next bytes go. Never resizes what it gave out before: somebody may still look at it."""
+    def room(self, *, frugal: bool = False) -> memoryview:
+        """Where the next bytes go; `frugal` takes no more memory than one read needs.
+
+        Never resizes what it gave out before: somebody may still look at it.
+        """
         partial = self._partial
         if partial is None or self._have == self._need:
             return self._scratch
         have = self._have
         if have == len(partial):
-            grown = bytearray(self._step(have, self._need))
+            grown = bytearray(min(self._need, have + FIRST_STEP_BYTES if frugal else self._step(have)))
             grown[:have] = partial
             self._partial = partial = grown
         return memoryview(partial)[have:]
 
     @staticmethod
-    def _step(have: int, need: int) -> int:
-        return min(need, max(FIRST_STEP_BYTES, 2 * have, min(GROWTH * have, GROWTH_BYTES_MAX)))
+    def _step(have: int) -> int:
+        return max(FIRST_STEP_BYTES, 2 * have, min(GROWTH * have, GROWTH_BYTES_MAX))
 
     def arrived(self, size: int) -> None:
         """So many bytes are in the `room` given last."""
@@ -107,16 +110,13 @@ class FrameReader:
             raise BadFrameLength(f"a frame of {length} bytes; allowed is 1 to {self._frame_bytes_max}")
         stop = start + length
         if stop > self._end:
-            self._begin(self._source[start : self._end], length)
+            # Only what is there: whether memory can be had for more is seen when more is to be read.
+            self._partial = bytearray(self._source[start : self._end])
+            self._have, self._need = len(self._partial), length
+            self._at = self._end
             return None
         self._at = stop
         return memoryview(bytearray(self._source[start:stop]))
-
-    def _begin(self, head: memoryview, length: int) -> None:
-        self._partial = bytearray(self._step(len(head), length))
-        self._partial[: len(head)] = head
-        self._have, self._need = len(head), length
-        self._at = self._end
 
     def settle(self) -> None:
         """Keeps what has not been looked at, before the scratch goes to the next connection."""

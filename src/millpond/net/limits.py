@@ -33,7 +33,8 @@ class NetworkLimits:
     frame_seconds: float = 30.0
     """From the first byte of a frame to its last."""
     write_seconds: float = 60.0
-    """How long a peer that is owed answers may take next to nothing of them."""
+    """How long a peer that is owed answers may take next to nothing of them. What its kernel and ours took in the
+    meantime counts as taken, so it can be twice as long."""
 
     def __post_init__(self) -> None:
         self._require("frame_bytes_max", self.frame_bytes_max, 1, FRAME_BYTES_WALL)

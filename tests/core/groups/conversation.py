@@ -8,8 +8,9 @@ A client here does what real ones do: it keeps the member id, generation and ass
 wait are answered under the name of whoever sent them, whenever that is.
 """
 
+import os
 from dataclasses import dataclass, field, fields, replace
-from textwrap import dedent
+from pathlib import Path
 
 from millpond.core.groups.classic import ClassicGroup
 from millpond.core.groups.classic_events import (
@@ -30,6 +31,7 @@ from millpond.core.groups.errors import GroupError
 from millpond.core.groups.records import ClassicGroupRecord, Record
 from millpond.core.groups.settings import GroupSettings
 
+TRANSCRIPTS = Path(__file__).parent / "transcripts"
 WALL_MS = 1_700_000_000_000
 
 
@@ -81,7 +83,10 @@ class Conversation:
     def join(self, name: str, *, like: JoinGroup | None = None, **changes: object) -> None:
         client = self.client(name)
         base = like or JoinGroup(
-            token=Token(0), protocols=(("range", name.encode()),), session_timeout_ms=10_000, rebalance_timeout_ms=30_000
+            token=Token(0),
+            protocols=(("range", name.encode()),),
+            session_timeout_ms=10_000,
+            rebalance_timeout_ms=30_000,
         )
         self.say(
             f"{name} joins",
@@ -134,7 +139,9 @@ class Conversation:
             Leaving(member_id=self.client(name).member_id, instance_id=self.client(name).instance_id) for name in names
         )
         self.say(
-            f"{' and '.join(names)} leave", names[0], LeaveGroup(token=self._token(names[0]), members=leaving)
+            f"{' and '.join(names)} leave{'s' if len(names) == 1 else ''}",
+            names[0],
+            LeaveGroup(token=self._token(names[0]), members=leaving),
         )
 
     def wait(self, ms: int) -> None:
@@ -185,9 +192,6 @@ class Conversation:
             client.generation = result.generation
             client.leads = tuple(each.member_id for each in result.members)
 
-    def since(self, start: int) -> str:
-        return "\n".join(self.lines[start:])
-
     def read(self) -> str:
         text, self.lines = "\n".join(self.lines), []
         return text
@@ -209,7 +213,7 @@ def told(result: object) -> str:
                 for each, error in result.members
             )
         case SyncResult() | HeartbeatResult():
-            return result.error.name
+            return "still a member" if result.error is GroupError.NONE else result.error.name
     raise AssertionError(result)
 
 
@@ -225,6 +229,9 @@ def noted(fact: Fact) -> str:
     return f"{type(fact).__name__} " + " ".join(getattr(each, "name", str(each)) for each in values)
 
 
-def same(actual: str, expected: str) -> None:
-    """With a whole new transcript in the failure, ready to be read and, if it is right, to be taken."""
-    assert actual == dedent(expected).strip("\n"), f"\n\n{actual}\n"
+def golden(actual: str, name: str) -> None:
+    """Compares with transcripts/<name>.txt; with REWRITE_TRANSCRIPTS set, writes it anew, to be read in the diff."""
+    path = TRANSCRIPTS / f"{name}.txt"
+    if os.environ.get("REWRITE_TRANSCRIPTS"):
+        path.write_text(actual + "\n")
+    assert actual + "\n" == path.read_text(), f"{name} went otherwise:\n\n{actual}\n"

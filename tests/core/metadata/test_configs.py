@@ -256,6 +256,11 @@ def test_what_a_broker_reads_when_it_starts_cannot_change_while_it_runs() -> Non
     assert code(cluster(), ConfigItem("log.retention.ms", "x"), target=ALL_BROKERS) == 40
 
 
+def test_defaults_that_contradict_each_other_are_refused() -> None:
+    image = altered(cluster(), ConfigItem("log.cleaner.min.compaction.lag.ms", "6"), target=ALL_BROKERS)
+    assert code(image, ConfigItem("log.cleaner.max.compaction.lag.ms", "5"), target=1) == 40
+
+
 def test_a_list_of_a_broker_is_added_to_what_lies_beneath() -> None:
     item = ConfigItem("log.cleanup.policy", "compact", ConfigOperation.APPEND)
     image = altered(cluster(), item, target=1)

@@ -63,8 +63,9 @@ def test_numbers_left_open_are_the_brokers_defaults() -> None:
     assert (answer.partitions, answer.replication_factor) == (3, 2)
 
 
-def test_replicas_are_on_different_racks_while_there_are_racks() -> None:
-    image = created(cluster(4, racks=("x", "x", "y", "y")), NewTopic(name="t", partitions=8, replication_factor=2))
+@pytest.mark.parametrize("racks", [("x", "x", "y", "y"), ("x", "x", "x", "y")])
+def test_replicas_are_on_different_racks_while_there_are_racks(racks: tuple[str, ...]) -> None:
+    image = created(cluster(4, racks=racks), NewTopic(name="t", partitions=8, replication_factor=2))
     rack_of = {broker.broker: broker.rack for broker in image.brokers.values()}
     for partition in image.topics["t"].partitions:
         assert {rack_of[replica] for replica in partition.replicas} == {"x", "y"}

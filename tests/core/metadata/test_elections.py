@@ -66,6 +66,13 @@ def test_the_last_replica_in_sync_stays_so_and_leads_again_when_it_is_back() -> 
     assert (partition(image).leader, partition(image).leader_epoch) == (1, 2)
 
 
+def test_it_is_the_last_one_in_sync_that_stays_not_the_first_replica() -> None:
+    image = three_brokers(1, 2)
+    image = after(image, fence_broker(image, 1))
+    image = after(image, fence_broker(image, 2))
+    assert (partition(image).leader, partition(image).isr) == (NO_LEADER, (2,))
+
+
 def test_an_unclean_election_makes_any_live_replica_lead_alone() -> None:
     image = three_brokers(1, 2)
     image = after(image, fence_broker(image, 2))

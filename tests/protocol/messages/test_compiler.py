@@ -1,5 +1,7 @@
 """What the codec promises beyond the bytes: views instead of copies, tagged fields, defaults, a compile per version."""
 
+import traceback
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -109,6 +111,17 @@ def test_a_version_that_is_not_there_is_our_bug() -> None:
         encode(HeartbeatRequest(), 5)
     with pytest.raises(AssertionError, match="no version 2"):
         decode(ProduceRequest, memoryview(b""), 2)
+
+
+def test_a_traceback_shows_the_field_that_was_none() -> None:
+    with pytest.raises(AttributeError) as caught:
+        encode(HeartbeatRequest(group_id="g", member_id=None), 4)  # type: ignore[arg-type]
+    assert "m.member_id.encode()" in "".join(traceback.format_exception(caught.value))
+
+
+def test_an_id_of_another_length_is_our_bug() -> None:
+    with pytest.raises(AssertionError):
+        encode(FetchResponse(responses=[FetchableTopicResponse(topic_id=b"short")]), 13)
 
 
 @given(st.integers(0, 2**35 - 1))

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from millpond.protocol.messages.compiler import MalformedMessage, decode, encode
+from millpond.protocol.messages.decoders import ELEMENTS_MAX
+from millpond.protocol.messages.encoders import uvarint
 from millpond.protocol.messages.fetch import FetchRequest, FetchResponse
 from millpond.protocol.messages.fields import Message
 from millpond.protocol.messages.headers import parse_request_header
@@ -107,10 +109,18 @@ def test_a_length_that_lies_is_refused_before_anything_is_allocated(
     taken(declared, content, version)  # compiled by now
     tracemalloc.start()
     try:
-        assert taken(declared, content, version) is None
+        with pytest.raises(MalformedMessage, match="claims"):
+            decode(declared, memoryview(content), version)
         assert tracemalloc.get_traced_memory()[1] < 100_000
     finally:
         tracemalloc.stop()
+
+
+def test_more_elements_than_any_message_needs_are_refused() -> None:
+    """Two bytes a topic: the frame is small, the objects would not be."""
+    count = ELEMENTS_MAX + 1
+    content = uvarint(count + 1) + b"\x01\x00" * count + b"\0\0\0"
+    assert taken(MetadataRequest, content, 9) is None
 
 
 @pytest.mark.parametrize(

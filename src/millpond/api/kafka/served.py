@@ -7,4 +7,10 @@ from typing import Final
 
 from millpond.protocol.messages.registry import APIS, Api
 
-SERVED: Final[dict[int, Api]] = {key: APIS[key] for key in (0, 1, 2, 3, 18, 19, 20, 22, 23, 60)}
+_KEYS: Final = (
+    *(0, 1, 2, 3, 18),  # produce, fetch, look up
+    *(8, 9, 10, 11, 12, 13, 14, 15, 16, 42, 47, 68, 69),  # groups
+    *(19, 20, 21, 22, 23, 32, 33, 35, 37, 43, 44, 60, 61, 74, 75),  # producers and administration
+)
+
+SERVED: Final[dict[int, Api]] = {key: APIS[key] for key in sorted(_KEYS)}

@@ -68,7 +68,7 @@ def assign_round_robin(ask: Ask) -> Assignment:
 
 def assign_uniform(ask: Ask) -> Assignment:
     """Counts differ by one at most as far as subscriptions allow; what need not move stays where it is."""
-    if len({topics & ask.topics.keys() for topics in ask.subscriptions.values()}) <= 1:
+    if len({frozenset(topics & ask.topics.keys()) for topics in ask.subscriptions.values()}) <= 1:
         return _assign_alike(ask)
     return _assign_unlike(ask)
 

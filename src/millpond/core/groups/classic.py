@@ -141,6 +141,10 @@ class ClassicGroup:
     def promised(self) -> frozenset[str]:
         return frozenset(self._promised)
 
+    def subscribed_topics(self) -> frozenset[str] | None:
+        """None where nobody can tell."""
+        return self.members.subscribed_topics(self.protocol_type, self.protocol)
+
     def bury(self, *, now: Instant) -> None:
         """The group is deleted; only an empty one may be."""
         self._move(State.DEAD, now)
@@ -236,7 +240,9 @@ class ClassicGroup:
             return
         unchanged = member.protocols == event.protocols
         if self.state is State.COMPLETING_REBALANCE and unchanged:
-            self._reply(event, self._joined(member))  # the answer to its join was lost
+            self._unsynced.add(member.member_id)  # the answer to its join was lost, or it comes late
+            self._begin_session(member, now)
+            self._reply(event, self._joined(member))
         elif self.state is State.STABLE and unchanged and member.member_id != self.leader:
             self._begin_session(member, now)
             self._reply(event, self._joined(member))
@@ -536,8 +542,6 @@ class ClassicGroup:
         company_may_come = self._delay_left_ms is not None and len(self.members) > 0
         if self.state is State.PREPARING_REBALANCE and not company_may_come:
             self._complete_if_all_joined(now)
-
-    # Small change
 
     def _believe_type(self, event: JoinGroup) -> None:
         if len(self.members) == 1:

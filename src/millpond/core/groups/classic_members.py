@@ -12,6 +12,7 @@ from millpond.core.groups.classic_events import JoinGroup, Protocols
 from millpond.core.groups.effects import Token
 from millpond.core.groups.errors import GroupError
 from millpond.core.groups.records import ClassicMemberRecord
+from millpond.core.groups.subscriptions import CONSUMER, subscribed_topics
 
 
 @dataclass(slots=True)
@@ -127,6 +128,13 @@ class Members:
                 return GroupError.UNKNOWN_MEMBER_ID
             return holder if holder.member_id == member_id else GroupError.FENCED_INSTANCE_ID
         return self._by_id.get(member_id, GroupError.UNKNOWN_MEMBER_ID)
+
+    def subscribed_topics(self, protocol_type: str | None, protocol: str | None) -> frozenset[str] | None:
+        """The topics they read; None where they are no consumers, and nobody can tell."""
+        if protocol_type != CONSUMER and len(self):
+            return None
+        metadata = [each.metadata_for(protocol) or (each.protocols[0][1] if each.protocols else b"") for each in self]
+        return frozenset(topic for each in metadata for topic in subscribed_topics(each))
 
     def shared_protocols(self) -> set[str]:
         shared: set[str] | None = None

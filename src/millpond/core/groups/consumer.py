@@ -181,10 +181,10 @@ class ConsumerGroup:
             return GroupError.UNKNOWN_MEMBER_ID
         return GroupError.NONE if member_epoch == member.epoch else GroupError.STALE_MEMBER_EPOCH
 
-    def subscribes_to(self, topic: str) -> bool:
-        return any(
-            topic in each.topics or (each.pattern and each.pattern.matches(topic)) for each in self.members.values()
-        )
+    def subscribed_topics(self) -> frozenset[str]:
+        """By name, of the topics there are."""
+        subscribed = frozenset[bytes]().union(*self._resolve()[0].values())
+        return frozenset(name for name, topic in self._topics.items() if topic.topic_id in subscribed)
 
     # Heartbeats
 

@@ -26,6 +26,8 @@ class GroupSettings:
     consumer_rebalance_timeout_ms_max: int = 30 * MINUTE_MS
     offset_metadata_chars_max: int = 4096
     offsets_retention_ms: int = 7 * DAY_MS
+    offsets_check_ms: int = 10 * MINUTE_MS
+    """How often offsets whose time is over, and empty groups without any, are forgotten."""
 
     def __post_init__(self) -> None:
         for name in self.__slots__:

@@ -2,8 +2,8 @@
 
 Neighbouring fields of fixed size, and the length or tag count behind them, become one `Struct.unpack_from`.
 
-Invariant: no length a peer claims is believed before it was held against the bytes that are there: what is allocated is
-bounded by the size of the frame, at some fifty bytes for each of its bytes where it is nothing but tiny structs.
+Invariant: no length a peer claims is believed before it was held against the bytes that are there, and nothing is
+allocated beyond the size of the frame and what `ELEMENTS_MAX` structs take.
 Pure. Driven by compiler.py, which also turns what `struct`, indexing and UTF-8 raise into `MalformedMessage`.
 """
 
@@ -16,6 +16,9 @@ from millpond.protocol.messages.fields import Field, Kind, fields_of
 from millpond.protocol.messages.source import Source
 
 UVARINT_BYTES_MAX: Final = 5
+ELEMENTS_MAX: Final = 2_000_000
+"""Most elements that all arrays of one message may have together. A wall: a struct of two bytes on the wire takes more
+than a hundred in memory, so that the size of the frame alone bounds too little."""
 
 
 class MalformedMessage(RequestError):
@@ -62,7 +65,7 @@ class DecoderWriter:
     def compile(self, declared: type[Any]) -> Callable[[memoryview | bytes, int], tuple[Any, int]]:
         source = self._source
         with source.block("def decode(b, p):"):
-            source.put("limit = len(b)")
+            source.put("limit = len(b)", f"left = {ELEMENTS_MAX}")
             message = self._struct(declared)
             source.put(f"return {message}, p")
         return source.compile("decode", f"{declared.__name__} v{self._version} decode")
@@ -187,6 +190,9 @@ class DecoderWriter:
                     f"raise Malformed(f'{title} claims {{{count}}} elements of at least {item_bytes} bytes; "
                     "{limit - p} bytes are left')"
                 )
+            source.put(f"left -= {count}")
+            with source.block("if left < 0:"):
+                source.put(f"raise Malformed('at {title} the message has more than {ELEMENTS_MAX} elements')")
             if field.kind.is_fixed and field.kind is not Kind.UUID:
                 source.put(f"{target} = list(unpack_from(f'!{{{count}}}{field.kind.value}', b, p))")
                 source.put(f"p += {count} * {item_bytes}")

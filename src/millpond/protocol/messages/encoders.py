@@ -94,11 +94,16 @@ class EncoderWriter:
 
     def _field(self, field: Field, expression: str) -> None:
         if field.kind.is_fixed and not field.is_array:
-            self._pending.append((field.kind.value, expression))
+            self._fixed(field.kind, expression)
         elif field.is_nullable(self._version) and field.tag is None:
             self._nullable(field, expression)
         else:
             self._present(field, expression)
+
+    def _fixed(self, kind: Kind, expression: str) -> None:
+        if kind is Kind.UUID:  # struct would cut or fill up any other length in silence
+            self._source.put(f"assert len({expression}) == 16")
+        self._pending.append((kind.value, expression))
 
     def _nullable(self, field: Field, expression: str) -> None:
         value = self._source.fresh("v")
@@ -181,7 +186,7 @@ class EncoderWriter:
                 assert field.of is not None
                 self._struct(field.of, item)
             elif field.kind is Kind.UUID:
-                self._pending.append((field.kind.value, item))
+                self._fixed(field.kind, item)
             else:
                 self._string(field.kind, item)
             self._flush()

@@ -4,6 +4,7 @@ Invariant: the versions here are those of the classes named; a test holds them t
 Pure. Importing it imports no API: a class is loaded when it is first asked for. Driven by the Kafka front door.
 """
 
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
@@ -24,19 +25,16 @@ class Api(NamedTuple):
     """First version with compact lengths, tagged fields and the longer headers; None where no version has them."""
     version_advertised_min: int
     """0 for Produce, though 3 is the first we take: some librdkafka releases stop compressing where it is more."""
-
-    @property
-    def module(self) -> str:
-        """`ListOffsets` lives in list_offsets.py."""
-        return "".join(f"_{char.lower()}" if char.isupper() else char for char in self.name).lstrip("_")
+    module: str
+    """`ListOffsets` lives in list_offsets.py."""
 
     @property
     def request_class(self) -> "type[Message]":
-        return self._load("Request")
+        return _load(self.module, f"{self.name}Request")
 
     @property
     def response_class(self) -> "type[Message]":
-        return self._load("Response")
+        return _load(self.module, f"{self.name}Response")
 
     def serves(self, version: int) -> bool:
         return self.version_min <= version <= self.version_max
@@ -44,13 +42,15 @@ class Api(NamedTuple):
     def is_flexible(self, version: int) -> bool:
         return self.flexible_since is not None and version >= self.flexible_since
 
-    def _load(self, suffix: str) -> "type[Message]":
-        module = import_module(f"millpond.protocol.messages.{self.module}")
-        return cast("type[Message]", getattr(module, self.name + suffix))
+
+@cache
+def _load(module: str, name: str) -> "type[Message]":
+    return cast("type[Message]", getattr(import_module(f"millpond.protocol.messages.{module}"), name))
 
 
 def _api(key: int, name: str, first: int, last: int, flexible_since: int | None, advertised: int | None = None) -> Api:
-    return Api(key, name, first, last, flexible_since, first if advertised is None else advertised)
+    module = "".join(f"_{char.lower()}" if char.isupper() else char for char in name).lstrip("_")
+    return Api(key, name, first, last, flexible_since, first if advertised is None else advertised, module)
 
 
 APIS: Final[dict[int, Api]] = {

@@ -4,6 +4,7 @@ Invariant: a name that `fresh` or `bind` gave is given once.
 Pure. Driven by encoders.py and decoders.py.
 """
 
+import linecache
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -38,7 +39,7 @@ class Source:
         return f"{prefix}{self._counter}"
 
     def bind(self, prefix: str, value: object) -> str:
-        """A global name for `value`; equal structs share none, which costs a few bytes and keeps this simple."""
+        """A global name for `value`."""
         name = self.fresh(prefix)
         self._names[name] = value
         return name
@@ -48,6 +49,9 @@ class Source:
 
     def compile(self, function: str, title: str) -> Callable[..., Any]:
         """Runs the definition, as `dataclasses` does for the methods it makes. All text in it is ours."""
-        exec(compile(self.text(), f"<{title}>", "exec"), self._names)
+        text, filename = self.text(), f"<{title}>"
+        exec(compile(text, filename, "exec"), self._names)
+        # So that a traceback shows the line, and with it the field, that an encoder stumbled over.
+        linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
         made: Callable[..., Any] = self._names[function]  # type: ignore[assignment]
         return made

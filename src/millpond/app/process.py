@@ -1,0 +1,151 @@
+"""One broker as a process: locked, started, listening until a signal, stopped in order.
+
+Invariant: after the first SIGINT or SIGTERM everything that was accepted is answered and every log closed; a second
+one ends the process at once, and recovery does the rest at the next start.
+Driven by the command line, once per process.
+"""
+
+import asyncio
+import errno
+import os
+import random
+import signal
+import sys
+from asyncio import AbstractEventLoop
+from collections.abc import Callable
+from typing import TextIO
+
+from millpond import __version__
+from millpond.app.banner import show_banner
+from millpond.app.broker import Broker, BrokerSettings
+from millpond.app.clock import SystemClock
+from millpond.app.data_directory import DataDirectory
+from millpond.app.logging_setup import set_up_logging
+from millpond.app.recovery_summary import RecoverySummary
+from millpond.app.refusals import CannotStart
+from millpond.app.settings import Address, LogFormat, Settings
+from millpond.model.errors import StorageError
+from millpond.storage.filesystem import OsFilesystem
+from millpond.telemetry.events import (
+    BROKER_STARTED,
+    BROKER_STOPPED,
+    BROKER_STOPPING,
+    HANDLER_FAILED,
+    OPEN_TO_EVERYBODY,
+    tell,
+)
+
+try:
+    import uvloop
+
+    new_loop: Callable[[], AbstractEventLoop] = uvloop.new_event_loop
+except ImportError:  # not on every system; asyncio's own does the same, slower
+    new_loop = asyncio.new_event_loop
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+def run(settings: Settings, *, out: TextIO | None = None) -> None:
+    """Returns after an orderly stop; raises `CannotStart` where the machine does not allow a start."""
+    out = out or sys.stdout
+    set_up_logging(settings.log_format, out)
+    directory = DataDirectory.lock(settings.data_dir)
+    try:
+        with asyncio.Runner(loop_factory=new_loop) as runner:
+            runner.run(_serve(settings, out))
+    finally:
+        directory.unlock()
+
+
+async def _serve(settings: Settings, out: TextIO) -> None:
+    clock = SystemClock()
+    signals = _Signals()
+    broker = await _start(settings, clock)
+    _tell_started(settings, broker, out)
+    name = await signals.wait()
+    tell(BROKER_STOPPING, signal=name)
+    began_ms = clock.monotonic_ms()
+    await broker.stop()
+    tell(BROKER_STOPPED, took_ms=clock.monotonic_ms() - began_ms)
+
+
+async def _start(settings: Settings, clock: SystemClock) -> Broker:
+    try:
+        return await Broker.start(
+            BrokerSettings(
+                data_directory=settings.data_dir,
+                node_id=settings.node_id,
+                host=settings.kafka.host,
+                port=settings.kafka.port,
+                configs=settings.configs,
+            ),
+            filesystem=OsFilesystem(),
+            clock=clock,
+            rng=random.SystemRandom(),
+            on_error=lambda error: tell(HANDLER_FAILED, error=error),
+        )
+    except StorageError as error:
+        raise CannotStart(f"cannot open the data directory {settings.data_dir}: {error}") from error
+    except OSError as error:
+        raise CannotStart(_why_not(error, settings)) from error
+
+
+def _why_not(error: OSError, settings: Settings) -> str:
+    address = settings.kafka
+    if error.errno == errno.EADDRINUSE:
+        return f"{address} is taken by another program; stop it, or choose another port: --kafka {address.host}:0"
+    if error.errno == errno.EACCES and error.filename is None:
+        return f"{address} is not for this user; choose a port from 1024 on with --kafka"
+    if error.errno == errno.EADDRNOTAVAIL or (isinstance(error, OSError) and error.filename is None):
+        reason = error.strerror or str(error)
+        return f"cannot listen on {address}: {reason}; give an address of this machine with --kafka"
+    return f"cannot open {error.filename}: {error.strerror}; let this user read and write all of {settings.data_dir}"
+
+
+def _tell_started(settings: Settings, broker: Broker, out: TextIO) -> None:
+    address = Address(settings.kafka.host, broker.port)
+    logs = [(str(partition.at), partition.log) for partition in broker.node.partitions]
+    summary = RecoverySummary.of(logs)
+    if settings.log_format is LogFormat.TEXT and out.isatty():
+        show_banner(out, address=str(address), data_dir=settings.data_dir, summary=summary)
+    else:
+        tell(
+            BROKER_STARTED,
+            version=__version__,
+            address=str(address),
+            host=address.host,
+            port=address.port,
+            node_id=settings.node_id,
+            pid=os.getpid(),
+            data_dir=settings.data_dir,
+            partitions=summary.logs,
+            recovery=str(summary),
+            logs_unclean=summary.logs_unclean,
+            bytes_scanned=summary.bytes_scanned,
+            bytes_cut=summary.bytes_cut,
+        )
+    summary.tell_each(logs)
+    if not address.is_loopback:
+        tell(OPEN_TO_EVERYBODY, address=str(address))
+
+
+class _Signals:
+    """Set up with plain handlers rather than the loop's, so that a second signal is heard while the loop is busy."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._asked = asyncio.Event()
+        self._first: signal.Signals | None = None
+        for each in SIGNALS:
+            signal.signal(each, self._heard)
+
+    def _heard(self, number: int, _frame: object) -> None:
+        if self._first is not None:
+            os._exit(128 + number)
+        self._first = signal.Signals(number)
+        self._loop.call_soon_threadsafe(self._asked.set)
+
+    async def wait(self) -> str:
+        await self._asked.wait()
+        assert self._first is not None
+        return self._first.name

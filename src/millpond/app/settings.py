@@ -1,0 +1,173 @@
+"""What a broker's process is told, checked at the door.
+
+Defaults, then a TOML file, then the environment, then the command line; the later wins, name by name (sources.py).
+Invariant: a `Settings` that exists can be started with; every refusal names the setting, its value, where it came
+from, what is allowed and what to do.
+Driven by the command line.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from ipaddress import ip_address
+from typing import NoReturn
+
+from millpond.app.sources import ENVIRONMENT_CONFIG, Given, Layer, from_environment, from_file, from_flags
+from millpond.core.metadata.broker_configs import BROKER_KEYS, check_static
+from millpond.core.metadata.config_keys import INT32_MAX, parse
+from millpond.model.errors import InvalidSetting
+
+PORT_MAX = 65_535
+_DIGITS = re.compile(r"[0-9]{1,10}")
+_ADDRESS = re.compile(r"(?:\[(?P<bracketed>[^\[\]\s]+)\]|(?P<plain>[^:\[\]\s]+)):(?P<port>[0-9]{1,5})")
+
+
+class LogFormat(Enum):
+    TEXT = "text"
+    """For people: sentences, and a banner on a terminal."""
+    JSON = "json"
+    """For machines: one object a line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def is_loopback(self) -> bool:
+        """A name other than `localhost` is not: what it stands for can change."""
+        try:
+            return ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+    @property
+    def is_wildcard(self) -> bool:
+        try:
+            return ip_address(self.host).is_unspecified
+        except ValueError:
+            return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    data_dir: str = "./millpond-data"
+    kafka: Address = Address("127.0.0.1", 9092)
+    """Port 0 takes a free one."""
+    node_id: int = 1
+    insecure: bool = False
+    """Somebody said in so many words that whoever reaches the port may do everything."""
+    log_format: LogFormat = LogFormat.TEXT
+    configs: Mapping[str, str] = field(default_factory=dict)
+    """Kafka's broker settings by name."""
+
+
+def load(
+    *, flags: Mapping[str, str], sets: Sequence[str], environ: Mapping[str, str], config: str | None = None
+) -> Settings:
+    """`flags` by setting, only those given; `config` is the file named on the command line."""
+    layers: list[Layer] = []
+    if config is not None:
+        layers.append(from_file(config, source="--config"))
+    elif path := environ.get(ENVIRONMENT_CONFIG):
+        layers.append(from_file(path, source=f"environment {ENVIRONMENT_CONFIG}"))
+    layers += [from_environment(environ), from_flags(flags, sets)]
+    own: dict[str, Given] = {}
+    configs: dict[str, Given] = {}
+    for layer in layers:
+        own |= layer.own
+        configs |= layer.sets
+    return _checked(own, configs)
+
+
+def _checked(own: Mapping[str, Given], configs: Mapping[str, Given]) -> Settings:
+    defaults = Settings()
+    settings = Settings(
+        data_dir=_data_dir(own["data-dir"]) if "data-dir" in own else defaults.data_dir,
+        kafka=_address(own["kafka"]) if "kafka" in own else defaults.kafka,
+        node_id=_node_id(own["node-id"]) if "node-id" in own else defaults.node_id,
+        insecure=_insecure(own["insecure"]) if "insecure" in own else defaults.insecure,
+        log_format=_log_format(own["log-format"]) if "log-format" in own else defaults.log_format,
+        configs=_configs(configs),
+    )
+    if "kafka" in own:
+        _check_reach(settings, own["kafka"])
+    return settings
+
+
+def _refuse(name: str, given: Given, allowed: str, fix: str) -> NoReturn:
+    shown = given.text if len(given.text) <= 80 else given.text[:80] + "…"
+    raise InvalidSetting(f"{name} is {shown!r} ({given.source}); allowed is {allowed}; {fix}")
+
+
+def _data_dir(given: Given) -> str:
+    if not given.text.strip() or "\0" in given.text:
+        _refuse("data-dir", given, "the path of a directory", "leave it out for ./millpond-data")
+    return given.text.rstrip("/") or "/"
+
+
+def _address(given: Given) -> Address:
+    found = _ADDRESS.fullmatch(given.text.strip())
+    if found is None or int(found["port"]) > PORT_MAX:
+        _refuse("kafka", given, f"HOST:PORT with a port from 0 to {PORT_MAX}", "write for instance 127.0.0.1:9092")
+    return Address(found["bracketed"] or found["plain"], int(found["port"]))
+
+
+def _node_id(given: Given) -> int:
+    text = given.text.strip()
+    if _DIGITS.fullmatch(text) is None or int(text) > INT32_MAX:
+        _refuse("node-id", given, f"a whole number from 0 to {INT32_MAX}", "write for instance 1")
+    return int(text)
+
+
+def _insecure(given: Given) -> bool:
+    text = given.text.strip().lower()
+    if text not in ("true", "false"):
+        _refuse("insecure", given, "true or false", "leave it out for false")
+    return text == "true"
+
+
+def _log_format(given: Given) -> LogFormat:
+    try:
+        return LogFormat(given.text.strip())
+    except ValueError:
+        _refuse("log-format", given, "text or json", "leave it out for text")
+
+
+def _configs(given: Mapping[str, Given]) -> Mapping[str, str]:
+    for name, each in given.items():
+        try:
+            parse(BROKER_KEYS[name], each.text)
+        except InvalidSetting as error:
+            raise InvalidSetting(f"{error} ({each.source}); leave it out for {_default(name)}") from None
+    texts = {name: each.text.strip() for name, each in given.items()}
+    check_static(texts)
+    return texts
+
+
+def _default(name: str) -> str:
+    return BROKER_KEYS[name].default or "an empty text"
+
+
+def _check_reach(settings: Settings, given: Given) -> None:
+    if settings.kafka.is_loopback:
+        return
+    if not settings.insecure:
+        _refuse(
+            "kafka",
+            given,
+            "an address of this machine alone, such as 127.0.0.1:9092, because there is no authentication yet",
+            "to let everybody who reaches that address read, write and delete everything, say --insecure",
+        )
+    if settings.kafka.is_wildcard:
+        _refuse(
+            "kafka",
+            given,
+            "one address, because clients are told to come back to it",
+            "name the host or the address that clients use",
+        )

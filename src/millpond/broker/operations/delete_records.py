@@ -1,0 +1,31 @@
+"""Delete records: a partition forgets what lies before an offset.
+
+Invariant: what consumers have not been able to see yet is never deleted. Driven by the front doors.
+"""
+
+from millpond.broker.drivers.partition import Partition
+from millpond.core.metadata.errors import PolicyViolation
+from millpond.core.metadata.topic_names import INTERNAL
+from millpond.model.errors import InvalidTopicName, OffsetOutOfRange, UnknownPartition
+from millpond.model.ids import Offset
+
+HIGH_WATERMARK = Offset(-1)
+
+
+async def delete_records(partition: Partition | None, before: Offset) -> Offset:
+    """Returns the new start, durable; it is the old one where that is further on."""
+    if partition is None:
+        raise UnknownPartition("this broker has no such partition; ask for metadata")
+    if partition.at.topic in INTERNAL:
+        raise InvalidTopicName(f"{partition.at.topic} is one of Millpond's own; its records stay")
+    if partition.config.compact and not partition.config.delete:
+        raise PolicyViolation(
+            f"{partition.at.topic} is compacted, so the last record of each key stays; add delete to its cleanup.policy"
+        )
+    end = partition.high_watermark
+    if before == HIGH_WATERMARK:
+        before = end
+    if not 0 <= before <= end:
+        raise OffsetOutOfRange(f"offset {before} is not in {partition.at}; allowed is 0 to {end}, or -1 for all")
+    await partition.log.delete_before(before)
+    return partition.log.start_offset

@@ -1,0 +1,1 @@
+"""What happened, for people and machines: events, and how they look as log lines."""

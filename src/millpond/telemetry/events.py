@@ -1,0 +1,75 @@
+"""Every event a broker tells of: its name, how grave it is, its fields, and a sentence made of them.
+
+    tell(BROKER_STOPPED, seconds=0.2)
+
+Invariant: an event is told with exactly its fields, so that whoever searches logs by field finds all of them.
+The standard library's logging carries them; log_lines.py renders them. Driven by app.
+"""
+
+import logging
+from dataclasses import dataclass
+from logging import ERROR, INFO, WARNING
+
+LOGGER = logging.getLogger("millpond")
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    name: str
+    level: int
+    sentence: str
+    """Names fields in braces."""
+    fields: tuple[str, ...] = ()
+
+
+BROKER_STARTED = Event(
+    "broker_started",
+    INFO,
+    "Millpond {version} listens on {address}; {partitions} partitions in {data_dir}; {recovery}",
+    (
+        "version",
+        "address",
+        "host",
+        "port",
+        "node_id",
+        "pid",
+        "data_dir",
+        "partitions",
+        "recovery",
+        "logs_unclean",
+        "bytes_scanned",
+        "bytes_cut",
+    ),
+)
+LOG_RECOVERED = Event(
+    "log_recovered",
+    WARNING,
+    "{partition} was not closed in order: {bytes_scanned} bytes checked, {bytes_cut} bytes of an unfinished write cut off",
+    ("partition", "bytes_scanned", "bytes_cut", "cut_reason", "next_offset"),
+)
+LOG_DAMAGED = Event(
+    "log_damaged",
+    ERROR,
+    "{file} is damaged at byte {position}: {reason}; the records there are not served",
+    ("partition", "file", "position", "offset", "reason"),
+)
+OPEN_TO_EVERYBODY = Event(
+    "open_to_everybody",
+    WARNING,
+    "{address} asks for no authentication: whoever reaches it may read, write and delete everything",
+    ("address",),
+)
+HANDLER_FAILED = Event("handler_failed", ERROR, "a bug in Millpond ended a connection: {error}", ("error",))
+BROKER_STOPPING = Event(
+    "broker_stopping", INFO, "{signal}: finishing what was asked; once more stops at once", ("signal",)
+)
+BROKER_STOPPED = Event("broker_stopped", INFO, "stopped, every log closed in order, after {took_ms} ms", ("took_ms",))
+
+
+def tell(event: Event, *, error: BaseException | None = None, **fields: object) -> None:
+    """`error` is told with its traceback, as the field `error`: it is a bug of ours."""
+    if error is not None:
+        fields["error"] = f"{type(error).__name__}: {error}"
+    assert fields.keys() == set(event.fields), f"{event.name} has the fields {event.fields}, told {tuple(fields)}"
+    if LOGGER.isEnabledFor(event.level):
+        LOGGER.log(event.level, event.name, extra={"event": event, "fields": fields}, exc_info=error)
