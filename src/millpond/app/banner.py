@@ -19,7 +19,7 @@ def show_banner(out: TextIO, *, address: str, data_dir: str, summary: RecoverySu
     rows.add_column(overflow="fold")
     rows.add_row("Kafka", Text(address, style="bold green"))
     rows.add_row("Data", Text(data_dir))
-    rows.add_row("Partitions", Text(f"{summary.logs}; {summary}" if summary.logs else "none yet"))
+    rows.add_row("Partitions", Text(f"{summary.logs}; {summary}"))
     rows.add_row("Connect", Text(f"bootstrap.servers={address}", style="cyan"))
     rows.add_row("Stop", Text("Ctrl-C"))
     console = Console(file=out, highlight=False)

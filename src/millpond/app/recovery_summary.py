@@ -32,10 +32,11 @@ class RecoverySummary:
         )
 
     def __str__(self) -> str:
-        if not self.logs_unclean:
-            return "every log was closed in order"
-        text = f"{self.logs_unclean} recovered, {self.bytes_scanned:,} bytes checked, nothing acknowledged was lost"
-        return f"{self.logs_unclean} recovered, {self.logs_damaged} of them damaged" if self.logs_damaged else text
+        if self.logs_damaged:
+            return f"{self.logs_unclean} recovered, {self.logs_damaged} of them damaged"
+        if self.logs_unclean:
+            return f"{self.logs_unclean} recovered, {self.bytes_scanned} bytes checked, {self.bytes_cut} cut off"
+        return "every log was closed in order" if self.logs else "there are none yet"
 
     @staticmethod
     def tell_each(logs: NamedLogs) -> None:

@@ -108,7 +108,7 @@ def _is_unknown(variable: str) -> bool:
 
 
 def from_flags(flags: Mapping[str, str], sets: Sequence[str]) -> Layer:
-    """`flags` by the names above, without those that were not given; `sets` as `name=value`, the last of a name wins."""
+    """`flags` by the names above, only those that were given; `sets` as `name=value`, the last of a name wins."""
     read: dict[str, Given] = {}
     for each in sets:
         name, equals, text = each.partition("=")

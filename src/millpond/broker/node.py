@@ -11,7 +11,9 @@ from millpond.broker.drivers.metadata import MetadataLog
 from millpond.broker.drivers.partition import Partition
 from millpond.broker.drivers.partitions import PartitionTable
 from millpond.broker.drivers.producer_ids import ProducerIds
+from millpond.core.metadata.errors import UnknownTopicId
 from millpond.core.metadata.image import Image
+from millpond.model.errors import RequestError, UnknownPartition
 from millpond.model.ports import Clock, Rng
 
 
@@ -28,11 +30,14 @@ class Node:
     producer_ids: ProducerIds
     groups: GroupCoordinator
 
-    def find(self, topic: str, topic_id: bytes, partition: int) -> Partition | None:
-        """By id where there is one: then the name is empty."""
-        if topic:
-            return self.partitions.named(topic, partition)
-        return self.partitions.with_id(topic_id, partition)
+    def find(self, topic: str, topic_id: bytes, partition: int) -> Partition | RequestError:
+        """By id where there is one, and then the name is empty; or why there is none."""
+        found = self.partitions.named(topic, partition) if topic else self.partitions.with_id(topic_id, partition)
+        if found is not None:
+            return found
+        if not topic and topic_id not in self.image.topics_by_id:
+            return UnknownTopicId(f"there is no topic with id {topic_id.hex()}; ask for metadata by name")
+        return UnknownPartition(f"partition {partition} of {topic or topic_id.hex()} is not on this broker")
 
     @property
     def image(self) -> Image:

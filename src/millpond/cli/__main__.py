@@ -49,7 +49,7 @@ def _exit_code(arguments: list[str]) -> int:
         # Not in the framework's standalone mode: that draws boxes around what one line says.
         return app(arguments or ["--help"], prog_name="millpond", standalone_mode=False) or 0
     except TyperException as error:
-        return _refuse(f"{error.format_message()} See millpond --help.", ASKED_WRONGLY)
+        return _refuse(f"{error.format_message().rstrip('.')}; see millpond --help", ASKED_WRONGLY)
     except InvalidSetting as error:
         return _refuse(str(error), ASKED_WRONGLY)
     except CannotStart as error:

@@ -11,7 +11,7 @@ Text = str | None
 
 
 def up(
-    config: Annotated[Text, Option(help="A TOML file with settings; see below.", metavar="FILE")] = None,
+    config: Annotated[Text, Option(help="A TOML file with settings; see above.", metavar="FILE")] = None,
     data_dir: Annotated[
         Text, Option(help="Where the data is kept; made if it is not there.  [dim]./millpond-data[/dim]", metavar="DIR")
     ] = None,
@@ -36,16 +36,18 @@ def up(
 ) -> None:
     """Start a broker, and stop it with Ctrl-C.
 
-    Every setting can also come from the environment ([bold]MILLPOND_DATA_DIR[/bold], [bold]MILLPOND_KAFKA[/bold],
-    [bold]MILLPOND_SET_NUM_PARTITIONS[/bold] …) or from the file ([bold]data-dir = "d"[/bold], and below
-    [bold]\\[set][/bold] lines such as [bold]num.partitions = 3[/bold]). The command line wins over the environment,
-    and that over the file.
+    Settings come from the command line, else from the environment, else from a TOML file:
+
+    --kafka 127.0.0.1:9092     MILLPOND_KAFKA=127.0.0.1:9092    kafka = "127.0.0.1:9092"
+
+    --set num.partitions=3     MILLPOND_SET_NUM_PARTITIONS=3    \\[set] num.partitions = 3
     """
     given = {"data-dir": data_dir, "kafka": kafka, "node-id": node_id, "log-format": log_format}
     flags = {name: text for name, text in given.items() if text is not None}
     if insecure:
         flags["insecure"] = "true"
     settings = load(flags=flags, sets=sets or [], environ=os.environ, config=config)
-    from millpond.app.process import run  # noqa: PLC0415: a broker is loaded only when one is started
+    # A broker is loaded only when one is started, so that --help and a refusal come at once.
+    from millpond.app.process import run  # noqa: PLC0415
 
     run(settings)

@@ -115,10 +115,7 @@ class Log:
         check_produced(header)
         if header.length + LENGTH_END != len(batch):
             raise InvalidRecord(f"{len(batch)} bytes hold more than one batch; a producer sends one at a time")
-        if len(batch) > self._batch_bytes_max:
-            raise BatchTooLarge(
-                f"the batch has {len(batch)} bytes; allowed are {self._batch_bytes_max} (max.message.bytes)"
-            )
+        check_size(len(batch), self._batch_bytes_max)
         if header.producer_id != NO_PRODUCER:
             duplicate = self.producers.find_duplicate(header)
             if duplicate is not None:
@@ -557,3 +554,8 @@ class Log:
             await asyncio.get_running_loop().run_in_executor(None, work)
         except OSError as error:
             raise self._explain(error) from error
+
+
+def check_size(batch_bytes: int, batch_bytes_max: int) -> None:
+    if batch_bytes > batch_bytes_max:
+        raise BatchTooLarge(f"the batch has {batch_bytes} bytes; allowed are {batch_bytes_max} (max.message.bytes)")

@@ -7,6 +7,7 @@ Pure; log.py keeps snapshots of it in `<offset>.producers` documents:
 """
 
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
 
@@ -98,6 +99,11 @@ class ProducerStates:
     def expire(self, *, before: TimestampMs) -> None:
         """Forgets producers whose last batch is older than `before`."""
         self._producers = {key: each for key, each in self._producers.items() if each.batches[-1].timestamp >= before}
+
+    def newest(self) -> Iterator[tuple[ProducerId, ProducerEpoch, SequencedBatch]]:
+        """Each producer with its newest batch."""
+        for key, producer in self._producers.items():
+            yield key, producer.epoch, producer.batches[-1]
 
     def last_offsets(self) -> frozenset[Offset]:
         """Last offset of each producer's newest batch: compaction keeps the headers of these."""

@@ -44,7 +44,7 @@ BROKER_STARTED = Event(
 LOG_RECOVERED = Event(
     "log_recovered",
     WARNING,
-    "{partition} was not closed in order: {bytes_scanned} bytes checked, {bytes_cut} bytes of an unfinished write cut off",
+    "{partition} was not closed in order: {bytes_scanned} bytes checked, {bytes_cut} of an unfinished write cut off",
     ("partition", "bytes_scanned", "bytes_cut", "cut_reason", "next_offset"),
 )
 LOG_DAMAGED = Event(

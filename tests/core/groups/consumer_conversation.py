@@ -104,7 +104,11 @@ class ConsumerConversation:
     def leave(self, name: str, *, back_soon: bool = False) -> GroupError:
         consumer = self.consumer(name)
         said = f"{name} leaves" + (", and will be back" if back_soon else "")
-        return self._say(said, consumer, member_epoch=AWAY if back_soon else LEAVING, instance_id=consumer.instance_id)
+        epoch = AWAY if back_soon else LEAVING
+        error = self._say(said, consumer, member_epoch=epoch, instance_id=consumer.instance_id)
+        if not back_soon:
+            del self.consumers[name]
+        return error
 
     def settle(self) -> None:
         """Heartbeats all around, until nobody is told anything new."""

@@ -28,7 +28,7 @@ class PartitionTable:
     def __init__(self, filesystem: Filesystem, data_directory: str, node_id: int, static: Mapping[str, str]) -> None:
         """`static` is the broker's own settings, which a topic without its own takes."""
         self._filesystem = filesystem
-        self._data_directory = data_directory
+        self.data_directory = data_directory
         self._node_id = node_id
         self._static = static
         self._by_name: dict[TopicPartition, Partition] = {}
@@ -52,7 +52,7 @@ class PartitionTable:
             if topic_id not in after.topics_by_id:
                 self._remove(topic)
         for topic_id, topic in after.topics_by_id.items():
-            if topic is not before.topics_by_id.get(topic_id):
+            if topic is not before.topics_by_id.get(topic_id) or after.broker_configs is not before.broker_configs:
                 self._open(topic, after)
 
     def _open(self, topic: Topic, image: Image) -> None:
@@ -69,7 +69,7 @@ class PartitionTable:
             partition.use(config, log_settings(config))
 
     def _open_log(self, at: TopicPartition, topic: Topic, config: TopicConfig) -> Log:
-        directory = f"{self._data_directory}/{partition_directory(at)}"
+        directory = f"{self.data_directory}/{partition_directory(at)}"
         known = read_document(self._filesystem, directory, TOPIC_ID)
         if known is not None and known != topic.topic_id.hex():
             self._filesystem.rename(directory, f"{directory}.{known}{REMOVED}")
@@ -89,7 +89,7 @@ class PartitionTable:
             partition.wake()
             directory = f"{partition.log.directory}.{topic.topic_id.hex()}{REMOVED}"
             self._filesystem.rename(partition.log.directory, directory)
-            self._filesystem.sync_directory(self._data_directory)
+            self._filesystem.sync_directory(self.data_directory)
             removal = asyncio.get_running_loop().create_task(self._remove_files(directory))
             self._removals.add(removal)
             removal.add_done_callback(self._removals.discard)

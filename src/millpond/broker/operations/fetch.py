@@ -9,15 +9,15 @@ import asyncio
 from typing import NamedTuple
 
 from millpond.broker.drivers.partition import Partition
-from millpond.model.errors import MillpondError, UnknownPartition
+from millpond.model.errors import MillpondError, RequestError
 from millpond.model.ids import LeaderEpoch, Offset
 
 NOTHING = memoryview(b"")
 
 
 class Wanted(NamedTuple):
-    partition: Partition | None
-    """None where this broker has no such partition."""
+    partition: Partition | RequestError
+    """Or why there is none."""
     offset: Offset
     bytes_max: int
     leader_epoch: LeaderEpoch
@@ -39,7 +39,7 @@ async def fetch(wanted: list[Wanted], *, bytes_min: int, bytes_max: int, wait_ms
         size = sum([len(each.data) for each in fetched])
         if size >= bytes_min or loop.time() >= deadline or any(each.error for each in fetched):
             return fetched
-        await _wait_for_more([each.partition for each in wanted if each.partition], deadline)
+        await _wait_for_more([each.partition for each in wanted if isinstance(each.partition, Partition)], deadline)
 
 
 def read_now(wanted: list[Wanted], *, bytes_max: int) -> list[Fetched]:
@@ -53,8 +53,8 @@ def read_now(wanted: list[Wanted], *, bytes_max: int) -> list[Fetched]:
 
 def _read(wanted: Wanted, bytes_left: int) -> Fetched:
     partition = wanted.partition
-    if partition is None:
-        return Fetched(error=UnknownPartition("this broker has no such partition; ask for metadata"))
+    if isinstance(partition, RequestError):
+        return Fetched(error=partition)
     log = partition.log
     try:
         partition.check_epoch(wanted.leader_epoch)

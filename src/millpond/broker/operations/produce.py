@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from millpond.broker.drivers.partition import Partition
-from millpond.model.errors import InvalidRecord, InvalidTimestamp, MillpondError, UnknownPartition
+from millpond.model.errors import InvalidRecord, InvalidTimestamp, MillpondError, RequestError
 from millpond.model.ids import NO_TIMESTAMP, Offset, TimestampMs
 from millpond.model.ports import Buffer
-from millpond.protocol.records import decode_batch, parse_header, stamp_append_time
-from millpond.storage.log import Appended
+from millpond.protocol.records import check_batch, decode_batch, parse_header, stamp_append_time
+from millpond.storage.log import Appended, check_size
 
 
 class Produced(NamedTuple):
@@ -35,9 +35,10 @@ class Pending(NamedTuple):
     error: MillpondError | None = None
 
 
-def begin(partition: Partition | None, batch: Buffer | None, *, now_ms: int) -> Pending:
-    if partition is None:
-        return Pending(error=UnknownPartition("this broker has no such partition; ask for metadata"))
+def begin(partition: Partition | RequestError, batch: Buffer | None, *, now_ms: int) -> Pending:
+    """In the place of a partition, why there is none."""
+    if isinstance(partition, RequestError):
+        return Pending(error=partition)
     try:
         if not batch:
             raise InvalidRecord("the request holds no batch for the partition; a producer sends one")
@@ -68,6 +69,10 @@ async def _finish(pending: Pending) -> Produced:
 def _prepared(partition: Partition, batch: Buffer, now_ms: int) -> tuple[Buffer, TimestampMs]:
     config = partition.config
     append_time = NO_TIMESTAMP
+    if config.log_append_time or config.compact:
+        # Before anything else looks inside or stamps a new checksum: damage must not be made to look whole.
+        check_batch(batch)
+        check_size(len(batch), config.batch_bytes_max)
     if config.log_append_time:
         batch = batch if isinstance(batch, bytearray) else bytearray(batch)
         append_time = TimestampMs(now_ms)
