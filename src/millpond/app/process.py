@@ -10,6 +10,7 @@ import errno
 import os
 import random
 import signal
+import socket
 import sys
 from asyncio import AbstractEventLoop
 from collections.abc import Callable
@@ -93,13 +94,12 @@ async def _start(settings: Settings, clock: SystemClock) -> Broker:
 def _why_not(error: OSError, settings: Settings) -> str:
     address = settings.kafka
     if error.errno == errno.EADDRINUSE:
-        return f"{address} is taken by another program; stop it, or choose another port: --kafka {address.host}:0"
-    if error.errno == errno.EACCES and error.filename is None:
-        return f"{address} is not for this user; choose a port from 1024 on with --kafka"
-    if error.errno == errno.EADDRNOTAVAIL or (isinstance(error, OSError) and error.filename is None):
-        reason = error.strerror or str(error)
-        return f"cannot listen on {address}: {reason}; give an address of this machine with --kafka"
-    return f"cannot open {error.filename}: {error.strerror}; let this user read and write all of {settings.data_dir}"
+        return f"{address} is taken by another program; stop that one, or choose another port with --kafka"
+    if error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror):
+        return f"{address} is no address of this machine; give one that is with --kafka"
+    if error.errno in (errno.EACCES, errno.EPERM) and error.filename is None:
+        return f"this user may not listen on {address}; choose a port from 1024 on with --kafka"
+    return f"cannot use the data directory {settings.data_dir}: {error}; correct that, or give another with --data-dir"
 
 
 def _tell_started(settings: Settings, broker: Broker, out: TextIO) -> None:

@@ -15,7 +15,7 @@ from typing import NoReturn
 
 from millpond.app.sources import ENVIRONMENT_CONFIG, Given, Layer, from_environment, from_file, from_flags
 from millpond.core.metadata.broker_configs import BROKER_KEYS, check_static
-from millpond.core.metadata.config_keys import INT32_MAX, parse
+from millpond.core.metadata.config_keys import INT32_MAX, allowed, parse
 from millpond.model.errors import InvalidSetting
 
 PORT_MAX = 65_535
@@ -100,9 +100,9 @@ def _checked(own: Mapping[str, Given], configs: Mapping[str, Given]) -> Settings
     return settings
 
 
-def _refuse(name: str, given: Given, allowed: str, fix: str) -> NoReturn:
+def _refuse(name: str, given: Given, wanted: str, fix: str) -> NoReturn:
     shown = given.text if len(given.text) <= 80 else given.text[:80] + "…"
-    raise InvalidSetting(f"{name} is {shown!r} ({given.source}); allowed is {allowed}; {fix}")
+    raise InvalidSetting(f"{name} is {shown!r} ({given.source}); allowed is {wanted}; {fix}")
 
 
 def _data_dir(given: Given) -> str:
@@ -143,15 +143,12 @@ def _configs(given: Mapping[str, Given]) -> Mapping[str, str]:
     for name, each in given.items():
         try:
             parse(BROKER_KEYS[name], each.text)
-        except InvalidSetting as error:
-            raise InvalidSetting(f"{error} ({each.source}); leave it out for {_default(name)}") from None
+        except InvalidSetting:
+            key = BROKER_KEYS[name]
+            _refuse(name, each, allowed(key), key.advice or f"leave it out for {key.default or 'an empty text'}")
     texts = {name: each.text.strip() for name, each in given.items()}
     check_static(texts)
     return texts
-
-
-def _default(name: str) -> str:
-    return BROKER_KEYS[name].default or "an empty text"
 
 
 def _check_reach(settings: Settings, given: Given) -> None:

@@ -36,11 +36,11 @@ def up(
 ) -> None:
     """Start a broker, and stop it with Ctrl-C.
 
-    Settings come from the command line, else from the environment, else from a TOML file:
+    Settings come from the command line, else from the environment, else from a TOML file.
 
-    --kafka 127.0.0.1:9092     MILLPOND_KAFKA=127.0.0.1:9092    kafka = "127.0.0.1:9092"
+    As a variable, --kafka is MILLPOND_KAFKA and --set num.partitions=3 is MILLPOND_SET_NUM_PARTITIONS=3.
 
-    --set num.partitions=3     MILLPOND_SET_NUM_PARTITIONS=3    \\[set] num.partitions = 3
+    In a file they are kafka = "127.0.0.1:9092" and, below \\[set], num.partitions = 3.
     """
     given = {"data-dir": data_dir, "kafka": kafka, "node-id": node_id, "log-format": log_format}
     flags = {name: text for name, text in given.items() if text is not None}

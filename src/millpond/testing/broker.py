@@ -62,6 +62,11 @@ class InProcessBroker:
         assert self._running is not None, "start it first, best with `with`"
         return self._running.broker
 
+    @property
+    def data_directory(self) -> str:
+        assert self._running is not None, "start it first, best with `with`"
+        return self._running.directory
+
     # From start to stop
 
     def __enter__(self) -> Self:
@@ -127,9 +132,9 @@ class _Running:
         self._start = start
         started: Future[tuple[Broker, asyncio.AbstractEventLoop]] = Future()
         self._stop = asyncio.Event()
-        self._directory = given_directory or (self._temporary.name if self._temporary else "")
+        self.directory = given_directory or (self._temporary.name if self._temporary else "")
         try:
-            lock = DataDirectory.lock(self._directory)
+            lock = DataDirectory.lock(self.directory)
             self._thread = threading.Thread(target=self._live, args=(started, lock), name="millpond-broker")
             self._thread.start()
             self.broker, self.loop = started.result()
@@ -157,7 +162,7 @@ class _Running:
             lock.unlock()
 
     async def _serve(self, started: "Future[tuple[Broker, asyncio.AbstractEventLoop]]") -> None:
-        broker = await self._start(self._directory)
+        broker = await self._start(self.directory)
         started.set_result((broker, asyncio.get_running_loop()))
         await self._stop.wait()
         await broker.stop()

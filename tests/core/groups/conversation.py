@@ -80,9 +80,9 @@ class Conversation:
     def client(self, name: str) -> Client:
         return self.clients.setdefault(name, Client(name))
 
-    def join(self, name: str, *, like: JoinGroup | None = None, **changes: object) -> None:
+    def join(self, name: str, **changes: object) -> None:
         client = self.client(name)
-        base = like or JoinGroup(
+        base = JoinGroup(
             token=Token(0),
             protocols=(("range", name.encode()),),
             session_timeout_ms=10_000,
@@ -107,7 +107,10 @@ class Conversation:
         if self.clients[name].member_id and self.clients[name].instance_id is None:
             self.join(name, **changes)
 
-    def sync(self, name: str, generation: int | None = None, **assignments: str) -> None:
+    def sync(self, name: str, **assignments: str) -> None:
+        self.sync_in(self.client(name).generation, name, **assignments)
+
+    def sync_in(self, generation: int, name: str, /, **assignments: str) -> None:
         client = self.client(name)
         given = tuple((self.client(key).member_id, value.encode()) for key, value in assignments.items())
         told = f" {assignments}" if assignments else ""
@@ -118,7 +121,7 @@ class Conversation:
                 token=self._token(name),
                 member_id=client.member_id,
                 instance_id=client.instance_id,
-                generation=client.generation if generation is None else generation,
+                generation=generation,
                 assignments=given,
             ),
         )

@@ -22,7 +22,7 @@ SIZES = st.dictionaries(st.sampled_from(TOPICS), st.integers(1, 9), max_size=4)
 MEMBERS = st.sampled_from([f"m{number}" for number in range(7)])
 UNLIKE = st.dictionaries(MEMBERS, st.frozensets(st.sampled_from(TOPICS)), min_size=1)
 ALIKE = st.builds(
-    lambda members, topics: dict.fromkeys(members, topics),
+    dict.fromkeys,
     st.sets(MEMBERS, min_size=1),
     st.frozensets(st.sampled_from(TOPICS)),
 )

@@ -180,7 +180,7 @@ def test_a_late_sync_still_gets_its_assignment() -> None:
     talk.join("ana")
     talk.sync("ana", ana="0", ben="1")
     talk.wait(5_000)
-    talk.sync("ben", generation=1)
+    talk.sync_in(1, "ben")
     talk.sync("ben")
     talk.heartbeat("ben")
     golden(talk.read(), "late_sync")

@@ -225,13 +225,14 @@ def test_who_may_commit() -> None:
 
 def test_states_of_the_group() -> None:
     talk = ConsumerConversation(topics(a=2))
-    assert talk.group.state is State.EMPTY
+    states = [talk.group.state]
     talk.join("ana")
-    assert talk.group.state is State.STABLE
+    states.append(talk.group.state)
     talk.join("ben")
-    assert talk.group.state is State.RECONCILING
+    states.append(talk.group.state)
     talk.settle()
-    assert talk.group.state is State.STABLE
+    states.append(talk.group.state)
     talk.leave("ana")
     talk.leave("ben")
-    assert talk.group.state is State.EMPTY
+    states.append(talk.group.state)
+    assert states == [State.EMPTY, State.STABLE, State.RECONCILING, State.STABLE, State.EMPTY]

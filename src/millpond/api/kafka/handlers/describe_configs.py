@@ -71,7 +71,8 @@ def _entries(node: Node, resource: DescribeConfigsResource) -> tuple[ConfigEntry
 def _static(node: Node) -> Mapping[str, str]:
     """With what the broker was told by other ways than its settings."""
     number = str(node.node_id)
-    return {**node.static, "node.id": number, "broker.id": number}
+    told = {"node.id": number, "broker.id": number, "log.dirs": node.partitions.data_directory}
+    return {**node.static, **told}
 
 
 def _config(entry: ConfigEntry, *, synonyms: bool, documentation: bool) -> DescribeConfigsResourceResult:

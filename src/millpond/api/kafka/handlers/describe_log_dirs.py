@@ -17,25 +17,18 @@ from millpond.protocol.messages.describe_log_dirs import (
 
 
 def answer(node: Node, request: DescribeLogDirsRequest, context: Context) -> DescribeLogDirsResponse:
-    directories: dict[str, dict[str, list[DescribeLogDirsPartition]]] = {}
-    for partition in node.partitions:
-        directories.setdefault(_directory(partition), {})
+    topics: dict[str, list[DescribeLogDirsPartition]] = {}
     for partition in _wanted(node, request):
-        topics = directories[_directory(partition)]
         topics.setdefault(partition.at.topic, []).append(
             DescribeLogDirsPartition(
                 partition_index=partition.at.partition, partition_size=partition.log.size_bytes(), offset_lag=0
             )
         )
-    return DescribeLogDirsResponse(
-        results=[
-            DescribeLogDirsResult(
-                log_dir=directory,
-                topics=[DescribeLogDirsTopic(name=name, partitions=parts) for name, parts in sorted(topics.items())],
-            )
-            for directory, topics in directories.items()
-        ]
+    directory = DescribeLogDirsResult(
+        log_dir=node.partitions.data_directory,
+        topics=[DescribeLogDirsTopic(name=name, partitions=parts) for name, parts in topics.items()],
     )
+    return DescribeLogDirsResponse(results=[directory])
 
 
 def _wanted(node: Node, request: DescribeLogDirsRequest) -> list[Partition]:
@@ -44,7 +37,3 @@ def _wanted(node: Node, request: DescribeLogDirsRequest) -> list[Partition]:
     named = {(topic.topic, number): None for topic in request.topics for number in topic.partitions}
     found = (node.partitions.named(topic, number) for topic, number in named)
     return [partition for partition in found if partition is not None]
-
-
-def _directory(partition: Partition) -> str:
-    return partition.log.directory.rpartition("/")[0]

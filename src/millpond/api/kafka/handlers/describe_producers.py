@@ -14,7 +14,6 @@ from millpond.protocol.messages.describe_producers import (
     ProducerState,
     TopicResponse,
 )
-from millpond.storage.producers import SequencedBatch
 
 _NO_COORDINATOR = -1
 
@@ -39,16 +38,13 @@ def _partition(node: Node, topic: str, number: int) -> PartitionResponse:
 
 
 def _producers(partition: Partition) -> list[ProducerState]:
-    states = []
-    for producer_id, epoch, batches in partition.log.producers.snapshot():
-        newest = SequencedBatch(*batches[-1])
-        states.append(
-            ProducerState(
-                producer_id=producer_id,
-                producer_epoch=epoch,
-                last_sequence=newest.last_sequence,
-                last_timestamp=newest.timestamp,
-                coordinator_epoch=_NO_COORDINATOR,
-            )
+    return [
+        ProducerState(
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            last_sequence=newest.last_sequence,
+            last_timestamp=newest.timestamp,
+            coordinator_epoch=_NO_COORDINATOR,
         )
-    return states
+        for producer_id, epoch, newest in partition.log.producers.newest()
+    ]

@@ -1,0 +1,237 @@
+"""What producers are answered, and what then is in the log."""
+
+from pathlib import Path
+
+import pytest
+
+from millpond.model.ids import ProducerEpoch, ProducerId, Sequence, TimestampMs
+from millpond.protocol.messages.api_versions import ApiVersionsRequest
+from millpond.protocol.messages.init_producer_id import InitProducerIdRequest
+from millpond.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from millpond.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from millpond.protocol.records import NewRecord, encode_batch, parse_header
+from millpond.testing.clock import ManualClock
+from tests.api.asking import batch, create, fetch, list_offset, now_ms, produce, produce_request, values
+from tests.api.brokers import Peer, RunningBroker, running
+
+VALUE_AT = -2
+"""Of the last byte of a batch's last value, from its end: an empty list of headers is behind it."""
+
+
+def damaged(good: bytes) -> bytes:
+    bad = bytearray(good)
+    bad[VALUE_AT] ^= 1
+    return bytes(bad)
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_what_is_acknowledged_can_be_fetched(peer: Peer, name: str, acks: int) -> None:
+    create(peer, name)
+    first = produce(peer, name, batch(b"a", b"b"), acks=acks)
+    second = produce(peer, name, batch(b"c"), acks=acks)
+    assert (first.error_code, first.base_offset, first.log_start_offset) == (0, 0, 0)
+    assert (second.error_code, second.base_offset, second.log_append_time_ms) == (0, 2, -1)
+    fetched = fetch(peer, name)
+    assert values(fetched) == [b"a", b"b", b"c"]
+    assert (fetched.high_watermark, fetched.last_stable_offset, fetched.log_start_offset) == (3, 3, 0)
+
+
+def test_without_acks_nothing_is_answered_and_all_is_kept_in_order(peer: Peer, name: str) -> None:
+    create(peer, name)
+    for number in range(20):
+        peer.send(produce_request(name, batch(b"%d" % number), acks=0), 9)
+    assert peer.ask(ApiVersionsRequest(), 0).error_code == 0  # the first answer that comes is this one
+    assert produce(peer, name, batch(b"last")).base_offset == 20
+    assert values(fetch(peer, name)) == [*(b"%d" % number for number in range(20)), b"last"]
+
+
+def test_a_refusal_without_acks_is_not_answered_either(peer: Peer, name: str) -> None:
+    create(peer, name)
+    peer.send(produce_request(name, damaged(batch(b"x")), acks=0), 9)
+    assert peer.ask(ApiVersionsRequest(), 0).error_code == 0
+
+
+@pytest.mark.parametrize("acks", [2, -2, 32767])
+def test_acks_that_mean_nothing_are_refused(peer: Peer, name: str, acks: int) -> None:
+    create(peer, name)
+    assert produce(peer, name, batch(b"x"), acks=acks).error_code == 21
+    assert values(fetch(peer, name)) == []
+
+
+def test_requests_sent_without_waiting_are_appended_in_order(peer: Peer, name: str) -> None:
+    create(peer, name)
+    for number in range(50):
+        peer.send(produce_request(name, batch(b"%d" % number)), 9)
+    for _ in range(50):
+        peer.receive_frame()
+    assert values(fetch(peer, name)) == [b"%d" % number for number in range(50)]
+
+
+def test_each_partition_is_answered_for_itself(peer: Peer, name: str) -> None:
+    create(peer, name, partitions=2)
+    parts = [
+        PartitionProduceData(index=0, records=batch(b"good")),
+        PartitionProduceData(index=1, records=damaged(batch(b"bad"))),
+        PartitionProduceData(index=2, records=batch(b"nowhere")),
+    ]
+    topics = [TopicProduceData(name=name, partition_data=parts)]
+    answers = peer.ask(ProduceRequest(acks=-1, topic_data=topics), 9).responses[0].partition_responses
+    assert [(each.index, each.error_code) for each in answers] == [(0, 0), (1, 2), (2, 3)]
+    assert values(fetch(peer, name)) == [b"good"]
+
+
+def test_a_topic_that_is_not_there_is_unknown(peer: Peer, name: str) -> None:
+    answer = produce(peer, name, batch(b"x"))
+    assert (answer.error_code, answer.base_offset) == (3, -1)
+
+
+def test_a_topic_goes_by_its_id(peer: Peer, name: str) -> None:
+    topic_id = create(peer, name)
+    assert produce(peer, "", batch(b"x"), topic_id=topic_id, version=13).error_code == 0
+    assert values(fetch(peer, "", topic_id=topic_id, version=13)) == [b"x"]
+
+
+@pytest.mark.parametrize(
+    ("records", "code"),
+    [
+        (damaged(batch(b"value")), 2),
+        (batch(b"value")[:-3], 2),
+        (b"short", 2),
+        (b"", 87),
+        (None, 87),
+        (batch(b"one") + batch(b"two"), 87),
+        (batch(b"value")[:16] + b"\x01" + batch(b"value")[17:], 43),
+        (batch(bytes(2_000_000)), 10),
+    ],
+    ids=["damaged", "cut", "tiny", "empty", "null", "two batches", "old format", "too large"],
+)
+def test_bytes_that_are_no_batch_to_take_are_refused(peer: Peer, name: str, records: bytes | None, code: int) -> None:
+    create(peer, name)
+    answer = produce(peer, name, records)
+    assert answer.error_code == code
+    assert answer.error_message
+    assert produce(peer, name, batch(b"next")).base_offset == 0
+
+
+def test_the_largest_batch_is_the_topics_own_to_say(peer: Peer, name: str) -> None:
+    fits = batch(bytes(900))
+    create(peer, name, max_message_bytes=str(len(fits)))
+    assert produce(peer, name, fits).error_code == 0
+    assert produce(peer, name, batch(bytes(901))).error_code == 10
+
+
+def test_a_compacted_topic_refuses_records_without_a_key(peer: Peer, name: str) -> None:
+    create(peer, name, cleanup_policy="compact")
+    keyed = encode_batch([NewRecord(b"v", b"k", now_ms())])
+    half_keyed = encode_batch([NewRecord(b"v", b"k", now_ms()), NewRecord(b"v", None, now_ms())])
+    assert produce(peer, name, keyed).error_code == 0
+    assert produce(peer, name, half_keyed).error_code == 87
+    assert values(fetch(peer, name)) == [b"v"]
+
+
+def test_times_too_far_from_now_are_refused(tmp_path: Path, name: str) -> None:
+    clock = ManualClock()
+    now = clock.wall_ms()
+    with running(tmp_path, clock=clock) as broker, Peer(broker) as peer:
+        limits = {"message_timestamp_before_max_ms": "1000", "message_timestamp_after_max_ms": "500"}
+        create(peer, name, **limits)
+        codes = [
+            produce(peer, name, batch(b"x", timestamp=TimestampMs(now + ahead))).error_code
+            for ahead in (-1001, -1000, 0, 500, 501)
+        ]
+    assert codes == [32, 0, 0, 0, 32]
+
+
+def test_a_topic_can_stamp_its_own_time(tmp_path: Path, name: str) -> None:
+    clock = ManualClock()
+    with running(tmp_path, clock=clock) as broker, Peer(broker) as peer:
+        create(peer, name, message_timestamp_type="LogAppendTime")
+        answer = produce(peer, name, batch(b"x", timestamp=TimestampMs(5)))
+        assert (answer.error_code, answer.log_append_time_ms) == (0, clock.wall_ms())
+        stored = parse_header(bytes(fetch(peer, name).records))
+        assert stored.max_timestamp == clock.wall_ms()
+        assert stored.is_log_append_time
+        assert list_offset(peer, name, clock.wall_ms()).offset == 0
+        assert list_offset(peer, name, clock.wall_ms() + 1).offset == -1
+
+
+@pytest.mark.parametrize("configs", [{"message_timestamp_type": "LogAppendTime"}, {"cleanup_policy": "compact"}])
+def test_a_damaged_batch_is_refused_by_topics_that_look_inside(peer: Peer, name: str, configs: dict[str, str]) -> None:
+    create(peer, name, **configs)
+    assert produce(peer, name, damaged(encode_batch([NewRecord(b"value", b"k", now_ms())]))).error_code == 2
+
+
+def idempotent(producer_id: int, sequence: int, *contents: bytes, epoch: int = 0) -> bytes:
+    return batch(
+        *contents,
+        producer_id=ProducerId(producer_id),
+        producer_epoch=ProducerEpoch(epoch),
+        base_sequence=Sequence(sequence),
+    )
+
+
+def test_a_batch_sent_again_is_answered_with_its_first_offset(peer: Peer, name: str) -> None:
+    create(peer, name)
+    producer = peer.ask(InitProducerIdRequest(transactional_id=None)).producer_id
+    produce(peer, name, batch(b"before"))
+    first = idempotent(producer, 0, b"a", b"b")
+    offsets = [produce(peer, name, first).base_offset, produce(peer, name, first).base_offset]
+    second = produce(peer, name, idempotent(producer, 2, b"c"))
+    again = produce(peer, name, first)
+    assert offsets == [1, 1]
+    assert second.base_offset == 3
+    assert (again.error_code, again.base_offset) == (0, 1)
+    assert values(fetch(peer, name)) == [b"before", b"a", b"b", b"c"]
+
+
+def test_a_gap_and_an_epoch_that_is_over_are_refused(peer: Peer, name: str) -> None:
+    create(peer, name)
+    producer = peer.ask(InitProducerIdRequest(transactional_id=None)).producer_id
+    assert produce(peer, name, idempotent(producer, 0, b"a")).error_code == 0
+    assert produce(peer, name, idempotent(producer, 2, b"c")).error_code == 45
+    bumped = peer.ask(InitProducerIdRequest(transactional_id=None, producer_id=producer, producer_epoch=0))
+    assert (bumped.producer_id, bumped.producer_epoch) == (producer, 1)
+    assert produce(peer, name, idempotent(producer, 0, b"n", epoch=1)).error_code == 0
+    assert produce(peer, name, idempotent(producer, 1, b"o", epoch=0)).error_code == 47
+
+
+def test_no_two_producers_get_the_same_number(broker: RunningBroker, peer: Peer) -> None:
+    with Peer(broker) as other:
+        numbers = [each.ask(InitProducerIdRequest(transactional_id=None)).producer_id for each in [peer, other] * 20]
+    assert len(set(numbers)) == 40
+
+
+def metadata(peer: Peer, name: str, *, allow: bool = True) -> int:
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=allow)
+    code: int = peer.ask(request).topics[0].error_code
+    return code
+
+
+def test_a_topic_is_created_when_it_is_first_named_where_that_is_allowed(peer: Peer, name: str) -> None:
+    assert metadata(peer, name, allow=False) == 3
+    assert metadata(peer, name) == 0
+    assert produce(peer, name, batch(b"x")).error_code == 0
+
+
+def test_a_name_that_is_no_topic_is_not_created(peer: Peer) -> None:
+    assert metadata(peer, "no topic!") == 17
+
+
+def test_no_topic_is_created_where_the_broker_forbids_it(tmp_path: Path, name: str) -> None:
+    with running(tmp_path, auto_create_topics_enable="false") as broker, Peer(broker) as peer:
+        assert metadata(peer, name) == 3
+        assert produce(peer, name, batch(b"x")).error_code == 3
+
+
+def test_topics_records_and_producers_survive_a_restart(tmp_path: Path, name: str) -> None:
+    with running(tmp_path) as broker, Peer(broker) as peer:
+        topic_id = create(peer, name, partitions=2, retention_ms="-1")
+        producer = peer.ask(InitProducerIdRequest(transactional_id=None)).producer_id
+        produce(peer, name, idempotent(producer, 0, b"a", b"b"))
+        produce(peer, name, batch(b"other"), partition=1)
+    with running(tmp_path) as broker, Peer(broker) as peer:
+        assert values(fetch(peer, "", topic_id=topic_id, version=13)) == [b"a", b"b"]
+        assert values(fetch(peer, name, partition=1)) == [b"other"]
+        assert produce(peer, name, idempotent(producer, 0, b"a", b"b")).base_offset == 0
+        assert produce(peer, name, idempotent(producer, 2, b"c")).base_offset == 2
+        assert peer.ask(InitProducerIdRequest(transactional_id=None)).producer_id > producer

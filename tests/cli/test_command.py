@@ -1,0 +1,59 @@
+"""The `millpond` command apart from what it starts: help, version, mistakes."""
+
+import pytest
+
+from millpond import __version__
+from millpond.cli.__main__ import main
+from tests.cli.broker_process import run
+
+
+def called(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert isinstance(ended.value.code, int)
+    return ended.value.code, *capsys.readouterr()
+
+
+def test_without_arguments_it_says_what_it_can_do(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = called(capsys)
+    assert (code, err) == (0, "")
+    assert "Usage: millpond" in out
+    assert "Start a broker, and stop it with Ctrl-C." in out
+    assert called(capsys, "--help") == (0, out, "")
+
+
+def test_help_for_up_names_every_setting_its_default_and_the_other_ways_to_say_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    code, out, err = called(capsys, "up", "--help")
+    assert (code, err) == (0, "")
+    for each in ("--config", "--data-dir", "--kafka", "--node-id", "--set", "--insecure", "--log-format"):
+        assert each in out
+    for each in ("./millpond-data", "127.0.0.1:9092", "MILLPOND_SET_NUM_PARTITIONS", "[set]"):
+        assert each in out
+
+
+def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert called(capsys, "--version") == (0, f"millpond {__version__}\n", "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [(["upp"], "'upp'"), (["up", "--wrong"], "--wrong"), (["up", "--node-id"], "--node-id"), (["up", "more"], "more")],
+)
+def test_a_mistake_is_one_line(capsys: pytest.CaptureFixture[str], arguments: list[str], named: str) -> None:
+    code, out, err = called(capsys, *arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith("millpond: ")
+    assert named in err
+    assert err.endswith("; see millpond --help\n")
+    assert err.count("\n") == 1
+
+
+def test_a_setting_that_is_refused_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    message = "--set is 'x'; allowed is name=value; write for instance --set num.partitions=3"
+    assert called(capsys, "up", "--set", "x") == (2, "", f"millpond: {message}\n")
+
+
+def test_it_runs_as_a_module() -> None:
+    assert run("--version") == (0, f"millpond {__version__}\n", "")

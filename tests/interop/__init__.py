@@ -1,0 +1,1 @@
+"""Stock Kafka clients against a broker in a process of its own."""

@@ -1,0 +1,91 @@
+"""confluent-kafka with the settings these tests share: no long back-offs, and every error is one."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.interop.broker_process import BrokerProcess
+from tests.interop.facts import FACT_SECONDS_MAX, new_name, until
+
+POLL_SECONDS = 0.1
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+
+def _settings(broker: BrokerProcess, more: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "bootstrap.servers": broker.address,
+        "reconnect.backoff.ms": 20,
+        "reconnect.backoff.max.ms": 100,
+        "broker.address.family": "v4",
+        "log_level": 2,
+        **more,
+    }
+
+
+def new_producer(broker: BrokerProcess, **settings: object) -> Producer:
+    """`settings` by their names, with `_` for each dot."""
+    return Producer(_settings(broker, {"linger.ms": 1, **_dotted(settings)}))
+
+
+def new_consumer(broker: BrokerProcess, **settings: object) -> Consumer:
+    """In a new group, from the start, committing only when told to, unless `settings` say otherwise."""
+    defaults = {
+        "group.id": new_name("group"),
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+        "fetch.wait.max.ms": 50,
+    }
+    return Consumer(_settings(broker, {**defaults, **_dotted(settings)}))
+
+
+def new_admin(broker: BrokerProcess) -> AdminClient:
+    return AdminClient(_settings(broker, {}))
+
+
+def _dotted(settings: dict[str, object]) -> dict[str, object]:
+    return {name if callable(value) else name.replace("_", "."): value for name, value in settings.items()}
+
+
+def new_topic(broker: BrokerProcess, *, partitions: int = 1) -> str:
+    name = new_name("topic")
+    admin = new_admin(broker)  # held until it was answered: one that nobody holds gives up
+    asked = admin.create_topics([NewTopic(name, partitions, 1)])
+    asked[name].result(FACT_SECONDS_MAX)
+    return name
+
+
+def send(broker: BrokerProcess, topic: str, values: Sequence[bytes], *, partition: int = 0, **settings: object) -> None:
+    producer = new_producer(broker, **settings)
+    failures: list[object] = []
+    for value in values:
+        producer.produce(
+            topic, value, partition=partition, on_delivery=lambda error, _: failures.append(error) if error else None
+        )
+    assert producer.flush(FACT_SECONDS_MAX) == 0
+    assert failures == []
+
+
+def receive(consumer: Consumer, count: int) -> list[Message]:
+    """The next `count` messages; more than that is an error too."""
+    messages: list[Message] = []
+    for _ in until(lambda: len(messages) >= count, what=f"{count} messages received"):
+        for message in consumer.consume(count, POLL_SECONDS):
+            assert message.error() is None, message.error()
+            messages.append(message)
+    assert len(messages) == count
+    return messages
+
+
+def read_from_start(broker: BrokerProcess, topic: str, count: int, *, partition: int = 0) -> list[Message]:
+    consumer = new_consumer(broker)
+    consumer.assign([TopicPartition(topic, partition, 0)])
+    try:
+        return receive(consumer, count)
+    finally:
+        consumer.close()
+
+
+def values_of(messages: Sequence[Message]) -> list[bytes | None]:
+    return [message.value() for message in messages]
