@@ -10,7 +10,10 @@ from millpond.protocol.messages.fields import NO_ID
 from millpond.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from millpond.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from millpond.protocol.records import decode_batch, encode_values, iter_batches
-from tests.api.brokers import Peer
+from tests.api.brokers import Answer, Peer
+
+Option = Any
+"""A field of the request, by its name."""
 
 BY_NAME = 12
 """The last version of Produce and Fetch that names topics by name."""
@@ -20,7 +23,7 @@ def now_ms() -> TimestampMs:
     return TimestampMs(time.time_ns() // 1_000_000)
 
 
-def batch(*values: bytes, **options: Any) -> bytes:
+def batch(*values: bytes, **options: Option) -> bytes:
     return encode_values(values, timestamp=options.pop("timestamp", now_ms()), **options)
 
 
@@ -46,13 +49,13 @@ def produce_request(
     return ProduceRequest(acks=acks, timeout_ms=1000, topic_data=[topic])
 
 
-def produce(peer: Peer, name: str, records: bytes | None, *, version: int = BY_NAME, **options: Any) -> Any:
+def produce(peer: Peer, name: str, records: bytes | None, *, version: int = BY_NAME, **options: Option) -> Answer:
     """The one partition's answer."""
     response = peer.ask(produce_request(name, records, **options), version)
     return response.responses[0].partition_responses[0]
 
 
-def fetch_request(name: str, offset: int, **options: Any) -> FetchRequest:
+def fetch_request(name: str, offset: int, **options: Option) -> FetchRequest:
     part = FetchPartition(
         partition=options.pop("partition", 0),
         fetch_offset=offset,
@@ -63,14 +66,14 @@ def fetch_request(name: str, offset: int, **options: Any) -> FetchRequest:
     return FetchRequest(topics=[topic], **{"max_wait_ms": 0, "min_bytes": 1, **options})
 
 
-def fetch(peer: Peer, name: str, offset: int = 0, *, version: int = BY_NAME, **options: Any) -> Any:
+def fetch(peer: Peer, name: str, offset: int = 0, *, version: int = BY_NAME, **options: Option) -> Answer:
     """The one partition's answer."""
     response = peer.ask(fetch_request(name, offset, **options), version)
     assert response.error_code == 0
     return response.responses[0].partitions[0]
 
 
-def values(answer: Any) -> list[bytes | None]:
+def values(answer: Answer) -> list[bytes | None]:
     """Of all records in a partition's answer."""
     return [
         record.value
@@ -79,7 +82,7 @@ def values(answer: Any) -> list[bytes | None]:
     ]
 
 
-def list_offset(peer: Peer, name: str, timestamp: int, *, epoch: int = -1) -> Any:
+def list_offset(peer: Peer, name: str, timestamp: int, *, epoch: int = -1) -> Answer:
     part = ListOffsetsPartition(partition_index=0, timestamp=timestamp, current_leader_epoch=epoch)
     request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=name, partitions=[part])])
     return peer.ask(request).topics[0].partitions[0]

@@ -32,6 +32,8 @@ NODE_ID = 1
 SEED = 1
 
 T = TypeVar("T")
+Answer = Any
+"""A response, or a part of one; each class has fields of its own."""
 
 
 class MachineClock:
@@ -60,7 +62,7 @@ class RunningBroker:
     def wait_until(self, fact: Callable[[Node], bool]) -> None:
         async def turn(node: Node) -> None:
             async with asyncio.timeout(FACT_SECONDS_MAX):
-                while not fact(node):
+                while not fact(node):  # noqa: ASYNC110 - nobody tells when a fact changes
                     await asyncio.sleep(0)
 
         self.do(turn)
@@ -124,13 +126,13 @@ class Peer:
     def send_bytes(self, content: bytes) -> None:
         self._socket.sendall(content)
 
-    def ask(self, request: Message, version: int | None = None) -> Any:
+    def ask(self, request: Message, version: int | None = None) -> Answer:
         """In the newest version, if none is named."""
         version = APIS[request.api_key].version_max if version is None else version
         self.send(request, version)
         return self.receive(request.api_key, version)
 
-    def receive(self, api_key: int, version: int) -> Any:
+    def receive(self, api_key: int, version: int) -> Answer:
         """The answer to the last request sent."""
         frame = self.receive_frame()
         header_version = response_header_version(api_key, version)

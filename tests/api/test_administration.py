@@ -1,7 +1,5 @@
 """What administrators are answered: topics, partitions, settings, producers, sizes; and what they are refused."""
 
-from typing import Any
-
 import pytest
 
 from millpond.model.ids import ProducerEpoch, ProducerId, Sequence, TimestampMs
@@ -22,10 +20,10 @@ from millpond.protocol.messages.elect_leaders import ElectLeadersRequest, TopicP
 from millpond.protocol.messages.fields import NO_ID
 from millpond.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.api.asking import batch, create, fetch, list_offset, produce, values
-from tests.api.brokers import NODE_ID, Peer, RunningBroker
+from tests.api.brokers import NODE_ID, Answer, Peer, RunningBroker
 
 
-def topic_named(peer: Peer, name: str) -> Any:
+def topic_named(peer: Peer, name: str) -> Answer:
     request = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
     return peer.ask(request).topics[0]
 
@@ -152,7 +150,7 @@ def test_a_topic_that_is_not_there_is_described_as_such(peer: Peer, name: str) -
 def test_a_cursor_nobody_gave_out_does_no_harm(peer: Peer, name: str) -> None:
     create(peer, name, partitions=2)
 
-    def ask(cursor: Cursor) -> Any:
+    def ask(cursor: Cursor) -> Answer:
         return peer.ask(
             DescribeTopicPartitionsRequest(topics=[TopicRequest(name=name)], cursor=cursor, response_partition_limit=-5)
         )

@@ -112,6 +112,24 @@ def test_one_limit_holds_for_all_partitions_together(peer: Peer, name: str) -> N
     assert [each.high_watermark for each in answers] == [1, 1, 1]
 
 
+def test_only_the_first_partition_may_break_the_limits(peer: Peer, name: str) -> None:
+    create(peer, name, partitions=3)
+    size = len(batch(bytes(100)))
+    for partition in range(3):
+        produce(peer, name, batch(bytes(100)), partition=partition)
+    parts = [FetchPartition(partition=number, fetch_offset=0, partition_max_bytes=1) for number in range(3)]
+    request = FetchRequest(min_bytes=1, max_bytes=10 * size, topics=[FetchTopic(topic=name, partitions=parts)])
+    assert [len(values(each)) for each in peer.ask(request, BY_NAME).responses[0].partitions] == [1, 0, 0]
+
+
+def test_the_end_of_a_segment_is_no_reason_to_wait(peer: Peer, name: str) -> None:
+    create(peer, name, segment_bytes="1048576")
+    for _ in range(3):
+        produce(peer, name, batch(bytes(700_000)))
+    found = fetch(peer, name, max_wait_ms=FOREVER_MS, min_bytes=1_500_000, partition_max_bytes=10_000_000)
+    assert len(values(found)) >= 1
+
+
 def test_a_fetch_from_inside_a_batch_gets_the_whole_batch(peer: Peer, name: str) -> None:
     create(peer, name)
     produce(peer, name, batch(b"a", b"b", b"c"))

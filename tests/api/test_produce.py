@@ -89,6 +89,7 @@ def test_a_topic_goes_by_its_id(peer: Peer, name: str) -> None:
     topic_id = create(peer, name)
     assert produce(peer, "", batch(b"x"), topic_id=topic_id, version=13).error_code == 0
     assert values(fetch(peer, "", topic_id=topic_id, version=13)) == [b"x"]
+    assert produce(peer, "", batch(b"x"), topic_id=b"\1" * 16, version=13).error_code == 100
 
 
 @pytest.mark.parametrize(
@@ -133,8 +134,7 @@ def test_times_too_far_from_now_are_refused(tmp_path: Path, name: str) -> None:
     clock = ManualClock()
     now = clock.wall_ms()
     with running(tmp_path, clock=clock) as broker, Peer(broker) as peer:
-        limits = {"message_timestamp_before_max_ms": "1000", "message_timestamp_after_max_ms": "500"}
-        create(peer, name, **limits)
+        create(peer, name, message_timestamp_before_max_ms="1000", message_timestamp_after_max_ms="500")
         codes = [
             produce(peer, name, batch(b"x", timestamp=TimestampMs(now + ahead))).error_code
             for ahead in (-1001, -1000, 0, 500, 501)
@@ -155,9 +155,11 @@ def test_a_topic_can_stamp_its_own_time(tmp_path: Path, name: str) -> None:
         assert list_offset(peer, name, clock.wall_ms() + 1).offset == -1
 
 
-@pytest.mark.parametrize("configs", [{"message_timestamp_type": "LogAppendTime"}, {"cleanup_policy": "compact"}])
-def test_a_damaged_batch_is_refused_by_topics_that_look_inside(peer: Peer, name: str, configs: dict[str, str]) -> None:
-    create(peer, name, **configs)
+@pytest.mark.parametrize(
+    ("time", "policy"), [("LogAppendTime", "delete"), ("CreateTime", "compact")], ids=["stamped", "compacted"]
+)
+def test_a_damaged_batch_is_refused_by_topics_that_look_inside(peer: Peer, name: str, time: str, policy: str) -> None:
+    create(peer, name, message_timestamp_type=time, cleanup_policy=policy)
     assert produce(peer, name, damaged(encode_batch([NewRecord(b"value", b"k", now_ms())]))).error_code == 2
 
 

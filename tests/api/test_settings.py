@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -11,7 +10,7 @@ from millpond.protocol.messages import incremental_alter_configs as single
 from millpond.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from millpond.protocol.messages.list_config_resources import ListConfigResourcesRequest
 from tests.api.asking import batch, create, produce
-from tests.api.brokers import NODE_ID, Peer, running
+from tests.api.brokers import NODE_ID, Answer, Peer, running
 
 TOPIC, BROKER, GROUP = 2, 4, 32
 OF_TOPIC, OF_BROKER, OF_ALL_BROKERS, STATIC, DEFAULT = 1, 2, 3, 4, 5
@@ -25,7 +24,7 @@ def peer(tmp_path: Path) -> Iterator[Peer]:
         yield connected
 
 
-def describe(peer: Peer, kind: int, resource: str, *names: str, **options: bool) -> Any:
+def describe(peer: Peer, kind: int, resource: str, *names: str, **options: bool) -> Answer:
     wanted = DescribeConfigsResource(resource_type=kind, resource_name=resource, configuration_keys=list(names) or None)
     return peer.ask(DescribeConfigsRequest(resources=[wanted], **options)).results[0]
 

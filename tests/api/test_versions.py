@@ -2,7 +2,6 @@
 
 import struct
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -30,7 +29,7 @@ from millpond.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from tests.api.asking import BY_NAME, batch, create, fetch_request, produce, produce_request
-from tests.api.brokers import Peer, RunningBroker
+from tests.api.brokers import Answer, Peer, RunningBroker
 
 Ask = Callable[[str, bytes, int], Message]
 """A plausible request about a topic with one record, from its name, its id and the version."""
@@ -99,9 +98,9 @@ NOT_NEEDED = 84
 EVERY = [(key, version) for key in PLAUSIBLE for version in range(SERVED[key].version_min, SERVED[key].version_max + 1)]
 
 
-def error_codes(answer: Any) -> list[int]:
+def error_codes(answer: Answer) -> list[int]:
     """All there are in a response, at any depth."""
-    codes = []
+    codes: list[int] = []
     if isinstance(answer, list):
         return [code for each in answer for code in error_codes(each)]
     for field in getattr(answer, "__slots__", ()):
@@ -110,7 +109,7 @@ def error_codes(answer: Any) -> list[int]:
     return codes
 
 
-@pytest.mark.parametrize(("key", "version"), EVERY, ids=lambda value: str(value))
+@pytest.mark.parametrize(("key", "version"), EVERY, ids=str)
 def test_every_served_version_answers_a_plausible_request(peer: Peer, name: str, key: int, version: int) -> None:
     topic_id = create(peer, name)
     produce(peer, name, batch(b"first"))

@@ -1,5 +1,7 @@
 """The `millpond` command apart from what it starts: help, version, mistakes."""
 
+from pathlib import Path
+
 import pytest
 
 from millpond import __version__
@@ -50,9 +52,17 @@ def test_a_mistake_is_one_line(capsys: pytest.CaptureFixture[str], arguments: li
     assert err.count("\n") == 1
 
 
-def test_a_setting_that_is_refused_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    message = "--set is 'x'; allowed is name=value; write for instance --set num.partitions=3"
-    assert called(capsys, "up", "--set", "x") == (2, "", f"millpond: {message}\n")
+def test_a_setting_that_is_refused_is_one_line_and_nothing_is_made(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    message = "'num.partition' (--set) is no setting of a broker; did you mean num.partitions?"
+    assert called(capsys, "up", "--set", "num.partition=1") == (2, "", f"millpond: {message}\n")
+    monkeypatch.setenv("MILLPOND_KAFKA", "0.0.0.0:9092")
+    code, out, err = called(capsys, "up")
+    assert (code, out) == (2, "")
+    assert err.startswith("millpond: kafka is '0.0.0.0:9092' (environment MILLPOND_KAFKA); allowed is ")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_it_runs_as_a_module() -> None:

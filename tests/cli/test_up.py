@@ -156,16 +156,6 @@ def test_a_data_directory_that_cannot_be(tmp_path: Path) -> None:
     assert err.count("\n") == 1
 
 
-def test_settings_that_are_refused_are_one_line_and_nothing_is_made(tmp_path: Path) -> None:
-    code, out, err = run("up", "--set", "num.partition=1", cwd=tmp_path)
-    assert (code, out) == (2, "")
-    assert err == "millpond: 'num.partition' (--set) is no setting of a broker; did you mean num.partitions?\n"
-    code, out, err = run("up", cwd=tmp_path, environ={"MILLPOND_KAFKA": "0.0.0.0:9092"})
-    assert (code, out) == (2, "")
-    assert err.startswith("millpond: kafka is '0.0.0.0:9092' (environment MILLPOND_KAFKA); allowed is ")
-    assert list(tmp_path.iterdir()) == []
-
-
 # On a terminal
 
 

@@ -7,9 +7,10 @@ the only thing somebody else may read again.
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from tests.interop.broker_process import BrokerProcess
 from tests.interop.confluent import new_consumer, new_producer
@@ -34,6 +35,8 @@ class Story:
     moves: list[Move] = field(default_factory=list)
     read: Counter[bytes] = field(default_factory=Counter)
     uncommitted: set[bytes] = field(default_factory=set)
+    refusals: Counter[str] = field(default_factory=Counter)
+    """Of commits, by the error's name."""
     errors: list[object] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -55,6 +58,8 @@ class Member:
         self.name = name
         self._story = story
         self._leave = threading.Event()
+        self._tails: dict[int, set[bytes]] = {}
+        """By partition, what was read since its last commit that was kept."""
         self._consumer = new_consumer(broker, client_id=name, **settings)
         self._consumer.subscribe(
             [topic], on_assign=self._told(ASSIGNED), on_revoke=self._told(REVOKED), on_lost=self._told(LOST)
@@ -62,7 +67,7 @@ class Member:
         self._thread = threading.Thread(target=self._read, name=name)
         self._thread.start()
 
-    def _told(self, kind: str):  # type: ignore[no-untyped-def]  # noqa: ANN202
+    def _told(self, kind: str) -> Callable[[Consumer, list[TopicPartition]], None]:
         def on_move(_: Consumer, partitions: list[TopicPartition]) -> None:
             self._story.moves.extend(Move(self.name, kind, each.partition) for each in partitions)
 
@@ -79,25 +84,38 @@ class Member:
             if messages:
                 self._take(messages)
         self._consumer.close()
+        with self._story.lock:
+            self._story.uncommitted.update(*self._tails.values())
 
-    def _take(self, messages):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    def _take(self, messages: list[Message]) -> None:
         good = [message for message in messages if message.error() is None]
-        values = [message.value() for message in good]
         with self._story.lock:
             self._story.errors += [message.error() for message in messages if message.error()]
-            self._story.read.update(values)
-        ends = {message.partition(): message.offset() + 1 for message in good}
+            self._story.read.update(_value(message) for message in good)
+        ends: dict[int, TopicPartition] = {}
+        for message in good:
+            number, offset = message.partition(), message.offset()
+            assert number is not None
+            assert offset is not None
+            self._tails.setdefault(number, set()).add(_value(message))
+            ends[number] = TopicPartition(message.topic(), number, offset + 1)
+        for number in self._committed(list(ends.values())):
+            del self._tails[number]
+
+    def _committed(self, ends: list[TopicPartition]) -> list[int]:
+        """The partitions whose offset was kept. In the middle of a rebalance that may be none, and is no error."""
         try:
-            kept = self._consumer.commit(
-                offsets=[TopicPartition(good[0].topic(), number, end) for number, end in ends.items()],
-                asynchronous=False,
-            )
-            refused = any(each.error for each in kept)
-        except KafkaException:
-            refused = True
-        if refused:
-            with self._story.lock:
-                self._story.uncommitted.update(values)
+            kept = self._consumer.commit(offsets=ends, asynchronous=False)
+        except KafkaException as error:
+            self._story.refusals[error.args[0].name()] += 1
+            return []
+        return [each.partition for each in kept if each.error is None]
+
+
+def _value(message: Message) -> bytes:
+    value = message.value()
+    assert isinstance(value, bytes)
+    return value
 
 
 class Flow:
@@ -124,11 +142,11 @@ class Flow:
             self._producer.poll(0.01)
         self._producer.flush(FACT_SECONDS_MAX)
 
-    def _on_delivery(self, error, message) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001
+    def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
         if error:
             self.errors.append(error)
         else:
-            self.acknowledged.append(message.value())
+            self.acknowledged.append(_value(message))
 
     def stop(self) -> None:
         self._stop.set()

@@ -174,9 +174,7 @@ def test_a_group_is_listed_described_and_deleted(broker: BrokerProcess, join: Jo
 
 
 @pytest.mark.parametrize("protocol", BOTH)
-def test_an_administrator_sets_the_offsets_of_an_idle_group(
-    broker: BrokerProcess, join: Join, protocol: str
-) -> None:
+def test_an_administrator_sets_the_offsets_of_an_idle_group(broker: BrokerProcess, join: Join, protocol: str) -> None:
     topic, group = new_topic(broker), new_name("group")
     send(broker, topic, [b"%d" % number for number in range(6)])
     first = join(group, topic, protocol)

@@ -48,7 +48,8 @@ def test_members_come_and_go_while_messages_flow(
     with capsys.disabled():
         print(  # noqa: T201 - a figure for whoever runs it
             f"\n{protocol}: formed in {formed_s:.2f} s, one left in {left_s:.2f} s, one joined in {joined_s:.2f} s; "
-            f"{len(flow.acknowledged)} messages, {len(story.uncommitted)} uncommitted"
+            f"{len(flow.acknowledged)} messages, {story.read.total() - len(story.read)} of them read twice, "
+            f"commits refused meanwhile: {dict(story.refusals)}"
         )
     assert flow.errors == story.errors == []
     assert set(story.read) == set(flow.acknowledged)

@@ -62,7 +62,13 @@ def acknowledge_what_came_during_the_sync(patch: pytest.MonkeyPatch) -> None:
 
 def trust_the_index_blindly(patch: pytest.MonkeyPatch) -> None:
     def load(
-        cls: type[SparseIndex], filesystem: Filesystem, path: str, *, base_offset: Offset, log_bytes: int
+        cls: type[SparseIndex],
+        filesystem: Filesystem,
+        path: str,
+        *,
+        base_offset: Offset,
+        log_bytes: int,
+        or_shorter: bool = False,
     ) -> SparseIndex | None:
         if not filesystem.exists(path):
             return None
@@ -155,15 +161,13 @@ def skip_the_checksum_in_recovery(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(segment, "crc32c", lambda data: Whatever())
 
 
-def leave_the_torn_tail(patch: pytest.MonkeyPatch) -> None:
-    """Recovery notes where the log ends, and leaves what is behind it in the file."""
+def note_the_checkpoint_before_the_sync(patch: pytest.MonkeyPatch) -> None:
+    def run(self: Any) -> None:  # noqa: ANN401 - a private class
+        self._log.write_checkpoint(recovery_point=self._end)
+        original(self)
 
-    def end_at(self: Segment, found: SparseIndex, *, doubtful_from: int) -> None:
-        self.size = found.log_bytes
-        original(self, found, doubtful_from=doubtful_from)
-
-    original = Segment.end_at
-    patch.setattr(Segment, "end_at", end_at)
+    original = rounds.SyncRound.run
+    patch.setattr(rounds.SyncRound, "run", run)
 
 
 def remove_before_the_start_is_durable(patch: pytest.MonkeyPatch) -> None:
@@ -184,6 +188,6 @@ MUTANTS: tuple[Mutant, ...] = (
     go_on_after_a_failed_sync,
     believe_the_page_cache,
     skip_the_checksum_in_recovery,
-    leave_the_torn_tail,
+    note_the_checkpoint_before_the_sync,
     remove_before_the_start_is_durable,
 )

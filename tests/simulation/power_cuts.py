@@ -241,6 +241,7 @@ def run_seed(
             flush_interval_ms=rng.randrange(1, 30),
             segment_bytes=rng.choice((2000, 5000, 20_000)),
             index_interval_bytes=rng.choice((0, 200, 4096)),
+            checkpoint_bytes=rng.choice((1, 3000, 1_000_000)),
         )
         disk = SimDisk(sim.loop.chance("disk"), spend=sim.loop.spend)
         machine = Machine(sim, disk, rng, settings)

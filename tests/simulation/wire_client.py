@@ -124,7 +124,8 @@ class _Wire(asyncio.Protocol):
     async def exchange(self, correlation_id: int, frame: list[Any]) -> bytes:
         if self.transport is None:
             raise ConnectionResetError("the connection ended")
-        answer = self._waiting[correlation_id] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._waiting[correlation_id] = answer
         self.transport.writelines(frame)
         return await answer
 
@@ -206,9 +207,7 @@ class WireClient:
 
     async def fetch(self, topic: str, partition: int, *, start: int, bytes_max: int, wait_ms: int) -> Fetched:
         part = FetchPartition(partition=partition, fetch_offset=start, partition_max_bytes=bytes_max)
-        asked = FetchRequest(
-            max_wait_ms=wait_ms, min_bytes=1, topics=[FetchTopic(topic=topic, partitions=[part])]
-        )
+        asked = FetchRequest(max_wait_ms=wait_ms, min_bytes=1, topics=[FetchTopic(topic=topic, partitions=[part])])
         response = await self.ask(asked)
         answer = response.responses[0].partitions[0]
         _check(answer.error_code)

@@ -33,6 +33,7 @@ from tests.storage.models import (
 SEGMENT = LogSettings(segment_bytes=2048, index_interval_bytes=0, retention_ms=None)
 SPARSE = LogSettings(segment_bytes=2048, index_interval_bytes=300, retention_ms=None)
 MARKER = f"{DIRECTORY}/clean-shutdown"
+FIRST_INDEX = f"{DIRECTORY}/{0:020d}.index"
 FIRST_LOG = f"{DIRECTORY}/{0:020d}.log"
 VICTIM = 2
 """Which batch of the small log is damaged."""
@@ -137,6 +138,7 @@ def test_a_flipped_bit_below_the_recovery_point_is_reported_and_costs_only_its_b
     at, bad, end = positions(written)[victim], written[victim].header, written[-1].header.next_offset
     contents = contents_after(SMALL_LOG, orderly=True)
     del contents[MARKER]
+    del contents[FIRST_INDEX]  # with it, recovery would begin behind the damage, and leave it to readers to find
     # Of the neighbours of the batch in the middle one bit a byte is enough; the test stays quick.
     bits = bits_of(written[victim]) if victim == VICTIM else ((p, p % 8) for p in range(len(written[victim].data)))
     for position, bit in bits:
@@ -156,6 +158,7 @@ def test_damage_stays_known_through_further_restarts() -> None:
     written = placed(SMALL_LOG)
     contents = contents_after(SMALL_LOG, orderly=True)
     del contents[MARKER]
+    del contents[FIRST_INDEX]  # with it, recovery would begin behind the damage, and leave it to readers to find
     for victim in range(len(SMALL_LOG)):
         at = positions(written)[victim]
         disk = disk_with({**contents, FIRST_LOG: flipped(contents[FIRST_LOG], position=at + 30, bit=0)})
@@ -179,6 +182,7 @@ def test_sampled_flips_in_a_large_batch_are_found(*, orderly: bool) -> None:
     contents = contents_after(batches, orderly=True, settings=settings)
     if not orderly:
         del contents[MARKER]
+    del contents[FIRST_INDEX]  # with it, recovery would begin behind the damage, and leave it to readers to find
     for _ in range(150):
         position, bit = rng.randrange(len(written[1].data)), rng.randrange(8)
         rotten = {**contents, FIRST_LOG: flipped(contents[FIRST_LOG], position=at + position, bit=bit)}
@@ -195,6 +199,7 @@ def test_a_batch_within_a_damaged_record_is_not_taken_for_one_of_the_log() -> No
     at = positions(written)[1]
     contents = contents_after(batches, orderly=True)
     del contents[MARKER]
+    del contents[FIRST_INDEX]  # with it, recovery would begin behind the damage, and leave it to readers to find
     for position, bit in ((10, 0), (21, 0), (40, 3), (len(written[1].data) - 1, 0)):
         rotten = {**contents, FIRST_LOG: flipped(contents[FIRST_LOG], position=at + position, bit=bit)}
         with Process(disk_with(rotten), SEGMENT) as process:

@@ -22,6 +22,7 @@ RANGES: dict[str, tuple[int, int | None]] = {
     "compaction_lag_ms_min": (0, None),
     "compaction_dirty_ratio_min": (0, 1),
     "compaction_keys_max": (1, None),
+    "checkpoint_bytes": (1, None),
     "tombstone_grace_ms": (0, None),
 }
 LOWER = [

@@ -24,9 +24,13 @@ from millpond.core.metadata.broker_configs import check_static
 from millpond.core.metadata.commands import Endpoint
 from millpond.core.metadata.elections import register_broker
 from millpond.core.metadata.image import EMPTY
+from millpond.model.errors import InvalidSetting
 from millpond.model.ports import Clock, Filesystem, Rng
 from millpond.net.limits import NetworkLimits
 from millpond.net.server import FrameServer
+from millpond.storage.checkpoints import make_directory, read_document, write_document
+
+NODE_DOCUMENT = "node"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +40,9 @@ class BrokerSettings:
     cluster_id: str = "millpond"
     host: str = "127.0.0.1"
     port: int = 9092
+    advertised_host: str = ""
+    advertised_port: int = 0
+    """Where clients are told to connect, if not where it listens."""
     upkeep_seconds: float = 60
     """Between two rounds of rolling, retention and compaction."""
     configs: Mapping[str, str] = field(default_factory=dict)
@@ -64,28 +71,22 @@ class Broker:
         on_error: Callable[[BaseException], None],
     ) -> "Broker":
         check_static(settings.configs)
+        claim_directory(filesystem, settings)
         metadata = MetadataLog(filesystem, settings.data_directory, clock)
         partitions = PartitionTable(filesystem, settings.data_directory, settings.node_id, settings.configs)
-        metadata.listen(partitions.follow)
-        partitions.follow(EMPTY, metadata.image)
-        groups = GroupCoordinator(
-            metadata, partitions, static=settings.configs, clock=clock, rng=rng, settings=GroupSettings()
-        )
-        metadata.listen(groups.follow)
-        node = Node(
-            node_id=settings.node_id,
-            cluster_id=settings.cluster_id,
-            static=settings.configs,
-            clock=clock,
-            rng=rng,
-            metadata=metadata,
-            partitions=partitions,
-            producer_ids=ProducerIds(metadata),
-            groups=groups,
-        )
-        server = FrameServer(Dispatcher(node).handle, NetworkLimits(), on_error=lambda error, _: on_error(error))
-        await server.start(settings.host, settings.port)
-        endpoints = (Endpoint("PLAINTEXT", settings.host, server.port),)
+        try:
+            metadata.listen(partitions.follow)
+            partitions.follow(EMPTY, metadata.image)
+            node = _node(settings, metadata, partitions, clock, rng)
+            server = FrameServer(Dispatcher(node).handle, NetworkLimits(), on_error=lambda error, _: on_error(error))
+            await server.start(settings.host, settings.port)
+        except BaseException:
+            # Nobody was answered yet; what was opened is closed in order, so that the next start finds it so.
+            await partitions.close()
+            await metadata.close()
+            raise
+        host, port = settings.advertised_host or settings.host, settings.advertised_port or server.port
+        endpoints = (Endpoint("PLAINTEXT", host, port),)
         await metadata.submit(lambda image: register_broker(image, settings.node_id, endpoints=endpoints))
         upkeep = keep_up(partitions, clock, pause_seconds=settings.upkeep_seconds, on_error=on_error)
         return cls(node, server, asyncio.get_running_loop().create_task(upkeep))
@@ -97,3 +98,36 @@ class Broker:
         self.node.groups.close()
         await self.node.partitions.close()
         await self.node.metadata.close()
+
+
+def claim_directory(filesystem: Filesystem, settings: BrokerSettings) -> None:
+    """A data directory belongs to one node of one cluster, from its first start on."""
+    make_directory(filesystem, settings.data_directory)
+    mine = {"node_id": settings.node_id, "cluster_id": settings.cluster_id}
+    found = read_document(filesystem, settings.data_directory, NODE_DOCUMENT)
+    if found is None:
+        write_document(filesystem, settings.data_directory, NODE_DOCUMENT, mine)
+    elif found != mine:
+        raise InvalidSetting(
+            f"node-id is {settings.node_id} of cluster {settings.cluster_id!r}; the data directory "
+            f"{settings.data_directory} belongs to node {found['node_id']} of {found['cluster_id']!r}. "
+            "Start it as that node, or with another data directory"
+        )
+
+
+def _node(settings: BrokerSettings, metadata: MetadataLog, partitions: PartitionTable, clock: Clock, rng: Rng) -> Node:
+    groups = GroupCoordinator(
+        metadata, partitions, static=settings.configs, clock=clock, rng=rng, settings=GroupSettings()
+    )
+    metadata.listen(groups.follow)
+    return Node(
+        node_id=settings.node_id,
+        cluster_id=settings.cluster_id,
+        static=settings.configs,
+        clock=clock,
+        rng=rng,
+        metadata=metadata,
+        partitions=partitions,
+        producer_ids=ProducerIds(metadata),
+        groups=groups,
+    )

@@ -17,7 +17,6 @@ from collections.abc import Callable
 from typing import TextIO
 
 from millpond import __version__
-from millpond.app.banner import show_banner
 from millpond.app.broker import Broker, BrokerSettings
 from millpond.app.clock import SystemClock
 from millpond.app.data_directory import DataDirectory
@@ -107,6 +106,9 @@ def _tell_started(settings: Settings, broker: Broker, out: TextIO) -> None:
     logs = [(str(partition.at), partition.log) for partition in broker.node.partitions]
     summary = RecoverySummary.of(logs)
     if settings.log_format is LogFormat.TEXT and out.isatty():
+        # What draws on terminals is slow to load, and machines have none.
+        from millpond.app.banner import show_banner  # noqa: PLC0415
+
         show_banner(out, address=str(address), data_dir=settings.data_dir, summary=summary)
     else:
         tell(

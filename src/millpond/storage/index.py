@@ -13,7 +13,8 @@
        …  timestamps      i64 each   largest timestamp from the segment's start through the batch at that place
 
 Places ascend and timestamps never descend, so both columns are searched by `bisect`, in C, straight over the map.
-An index of a segment that still grows lives in memory; it is written when the segment is sealed or the log closed.
+An index of a segment that still grows lives in memory; it is written when the segment is sealed or the log closed, and
+at checkpoints, so that recovery can begin where the last one was.
 
 Invariant: an index that `load` returns belongs to that very .log file, whole; any other is refused and built anew
 from the log. So an index file is never worth an fsync, and a stale or damaged one can never mislead a read.
@@ -111,9 +112,21 @@ class SparseIndex:
             file.close()
         filesystem.rename(path + UNFINISHED, path)
 
+    def copy(self, *, next_offset: Offset, log_bytes: int) -> "SparseIndex":
+        """As it is now, to be saved while the segment grows on."""
+        copied = SparseIndex(self.base_offset)
+        copied.next_offset, copied.log_bytes, copied.max_timestamp = next_offset, log_bytes, self.max_timestamp
+        copied._places, copied._timestamps = self._places[:], self._timestamps[:]
+        return copied
+
     @classmethod
-    def load(cls, filesystem: Filesystem, path: str, *, base_offset: Offset, log_bytes: int) -> "SparseIndex | None":
-        """None where there is no index, or one that does not belong to a .log of that name and size."""
+    def load(
+        cls, filesystem: Filesystem, path: str, *, base_offset: Offset, log_bytes: int, or_shorter: bool = False
+    ) -> "SparseIndex | None":
+        """None where there is no index, or one that does not belong to a .log of that name and size.
+
+        `or_shorter` takes one of an earlier moment too, when the .log was not as long yet.
+        """
         if not filesystem.exists(path):
             return None
         file = filesystem.open(path)
@@ -124,7 +137,9 @@ class SparseIndex:
         if len(content) < _ENTRIES_AT:
             return None
         magic, version, base, next_offset, described_bytes, max_timestamp, count = _HEAD.unpack_from(content)
-        if (magic, version, base, described_bytes) != (_MAGIC, _VERSION, base_offset, log_bytes):
+        if (magic, version, base) != (_MAGIC, _VERSION, base_offset):
+            return None
+        if described_bytes != log_bytes and not (or_shorter and described_bytes < log_bytes):
             return None
         entries = content[_ENTRIES_AT:]
         if len(entries) != count * 16:
@@ -134,7 +149,7 @@ class SparseIndex:
         index = cls(base_offset)
         index.next_offset, index.log_bytes, index.max_timestamp = (
             Offset(next_offset),
-            log_bytes,
+            described_bytes,
             TimestampMs(max_timestamp),
         )
         index._places = entries[: count * 8].cast("Q")

@@ -39,7 +39,7 @@ from millpond.storage.names import CLEAN_SHUTDOWN, LEADER_EPOCHS, UNFINISHED
 from millpond.storage.producers import ProducerStates
 from millpond.storage.recovery import RecoveryReport, recover
 from millpond.storage.retention import SegmentFacts, expired_segments
-from millpond.storage.rounds import Rolled, SyncRound
+from millpond.storage.rounds import Growing, Rolled, SyncRound
 from millpond.storage.segment import Segment, Slice
 from millpond.storage.settings import Flush, LogSettings
 from millpond.storage.snapshots import remove_old_snapshots, remove_snapshots_beyond, restore_producers, write_snapshot
@@ -72,6 +72,8 @@ class Log:
         self.filesystem = filesystem
         self._checkpoint = recovery.checkpoint
         self._segments = recovery.segments
+        self._checkpoint_at = self._segments.active.size + settings.checkpoint_bytes
+        """Size of the growing segment at which a round ends in a checkpoint."""
         self._active_since_ms: int | None = None
         self._truncations = 0
         self._refusal: StorageError | None = None
@@ -201,6 +203,7 @@ class Log:
         """Seals the last segment and begins the next. A commit round soon makes both durable."""
         sealed = self._segments.active
         self._segments.create(self.next_offset)
+        self._checkpoint_at = self.settings.checkpoint_bytes
         sealed.seal()
         self._active_since_ms = None
         self._rolled.append(Rolled(sealed, self.next_offset, self.producers.snapshot()))
@@ -239,7 +242,12 @@ class Log:
         # After a failed sync the next one succeeds without having written what the failed one dropped.
         self._require_open()
         rolled, self._rolled = self._rolled, []
-        return SyncRound(self, rolled, self._segments.active, end=self.next_offset, on_synced=self._on_synced)
+        active = self._segments.active
+        growing = None
+        if active.size >= self._checkpoint_at:
+            self._checkpoint_at = active.size + self.settings.checkpoint_bytes
+            growing = Growing(active.index_path, active.index_so_far(), self.producers.snapshot())
+        return SyncRound(self, rolled, active, growing, end=self.next_offset, on_synced=self._on_synced)
 
     def _on_synced(self, end: Offset) -> None:
         self.durable_offset = max(self.durable_offset, end)
@@ -338,6 +346,7 @@ class Log:
         self.next_offset = last.next_offset
         self.durable_offset = min(self.durable_offset, self.next_offset)
         self._active_since_ms = None
+        self._checkpoint_at = last.size + self.settings.checkpoint_bytes
         if self.next_offset < self.start_offset:  # the batch that held the start is gone
             self.write_checkpoint(start_offset=self.next_offset)
             self.start_offset = self.next_offset

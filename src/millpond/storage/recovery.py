@@ -3,8 +3,8 @@
 An orderly close leaves a marker that names the last segment, its size and the next offset. The marker proves itself:
 anything written since changes that size, and a truncation removes the marker for good before it touches the log.
 
-Otherwise the checkpoint says up to which offset everything was synced, the *recovery point*. From the segment that
-holds it on, every batch is checked:
+Otherwise the checkpoint says up to which offset everything was synced, the *recovery point*. From there on, or from the
+start of the segment that holds it where no index tells the place, every batch is checked:
 - something not whole at or behind the recovery point was never acknowledged, or not yet synced: the log ends there;
 - something not whole before it was whole once: that is damage. It is reported, stays where it is, is never served,
   and its offsets are never given to other records.
@@ -255,9 +255,9 @@ class Recovery:
     def _scan(self, segment: Segment) -> bool:
         """Whether the segment is whole to its end; where it is not, it ends there from now on."""
         point = self.checkpoint.recovery_point
-        index = SparseIndex(segment.base_offset)
+        index = self._index_at_checkpoint(segment)
         content = segment.content()
-        self.report.bytes_scanned += len(content)
+        self.report.bytes_scanned += len(content) - index.log_bytes
         while True:
             fault = scan_segment(
                 content,
@@ -279,6 +279,20 @@ class Recovery:
         _, doubtful_from = index.position_at_or_before(max(point, segment.base_offset))
         segment.end_at(index, doubtful_from=doubtful_from)
         return torn_bytes == 0
+
+    def _index_at_checkpoint(self, segment: Segment) -> SparseIndex:
+        """What need not be scanned: everything before was synced, is indexed, and its producers are known."""
+        index = SparseIndex.load(
+            self._filesystem,
+            segment.index_path,
+            base_offset=segment.base_offset,
+            log_bytes=segment.size,
+            or_shorter=True,
+        )
+        if index is None or index.next_offset > min(self.checkpoint.recovery_point, self._producers_since):
+            return SparseIndex(segment.base_offset)
+        index.make_writable()
+        return index
 
     def _remember(self, header: BatchHeader) -> None:
         if header.base_offset >= self._producers_since:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 from millpond.model.errors import StorageError
 from millpond.model.ids import Offset
 from millpond.model.ports import Filesystem
+from millpond.storage.index import SparseIndex
 from millpond.storage.segment import Segment
 from millpond.storage.snapshots import remove_old_snapshots, write_snapshot
 
@@ -22,6 +23,14 @@ class Rolled(NamedTuple):
 
     segment: Segment
     next_offset: Offset
+    producers: list[Any]
+
+
+class Growing(NamedTuple):
+    """The last segment and the producers, as they were when the round began: for a checkpoint in its midst."""
+
+    index_path: str
+    index_so_far: SparseIndex
     producers: list[Any]
 
 
@@ -38,10 +47,19 @@ class Rounded(Protocol):
 
 class SyncRound:
     def __init__(
-        self, log: Rounded, rolled: list[Rolled], active: Segment, *, end: Offset, on_synced: Callable[[Offset], None]
+        self,
+        log: Rounded,
+        rolled: list[Rolled],
+        active: Segment,
+        growing: Growing | None,
+        *,
+        end: Offset,
+        on_synced: Callable[[Offset], None],
     ) -> None:
+        """With `growing`, the round ends in a checkpoint also where no segment was sealed."""
         self._log = log
         self._rolled = rolled
+        self._growing = growing
         # Taken now: one that is closed meanwhile says so, and is not opened again behind anybody's back.
         self._files = [each.segment.file for each in rolled] + [active.file]
         self._end = end
@@ -56,7 +74,7 @@ class SyncRound:
                 log.filesystem.sync_directory(log.directory)
         except OSError as error:
             raise log.refuse(error) from error
-        if self._rolled and not log.is_closed:
+        if (self._rolled or self._growing) and not log.is_closed:
             with suppress(OSError):
                 self._write_documents(log)
 
@@ -64,6 +82,9 @@ class SyncRound:
         for rolled in self._rolled:
             rolled.segment.save_index()
             write_snapshot(log.filesystem, log.directory, rolled.next_offset, rolled.producers)
+        if self._growing is not None:
+            self._growing.index_so_far.save(log.filesystem, self._growing.index_path)
+            write_snapshot(log.filesystem, log.directory, self._end, self._growing.producers)
         log.write_checkpoint(recovery_point=self._end)
         remove_old_snapshots(log.filesystem, log.directory, recovery_point=self._end)
 

@@ -186,6 +186,10 @@ class Segment:
         assert (index.log_bytes, index.next_offset) == (self.size, self.next_offset)
         self._index = index
 
+    def index_so_far(self) -> SparseIndex:
+        """A copy that can be saved in a thread while the segment grows on."""
+        return self.index.copy(next_offset=self.next_offset, log_bytes=self.size)
+
     def save_index(self) -> None:
         """Worth doing once the segment is sealed or closed: a growing one's index is stale at once."""
         index = self.index

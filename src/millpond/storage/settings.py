@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from millpond.model.errors import InvalidSetting
-from millpond.model.limits import BATCH_BYTES_MAX, GIB, KIB, SEGMENT_BYTES_MAX
+from millpond.model.limits import BATCH_BYTES_MAX, GIB, KIB, MIB, SEGMENT_BYTES_MAX
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -35,6 +35,8 @@ class LogSettings:
     segment_ms: int = 7 * DAY_MS  # segment.ms
     index_interval_bytes: int = 4 * KIB  # index.interval.bytes
     batch_bytes_max: int = 1024 * KIB + 12  # max.message.bytes
+    checkpoint_bytes: int = 64 * MIB
+    """How much is synced before a round notes how far: about what recovery has to check after a crash."""
 
     verify_reads: bool = True
     """Check every batch's checksum and place each time it is read, so that rot on disk is never served."""
@@ -59,6 +61,7 @@ class LogSettings:
         self._require("segment_ms", self.segment_ms, 1, None)
         self._require("index_interval_bytes", self.index_interval_bytes, 0, SEGMENT_BYTES_MAX)
         self._require("batch_bytes_max", self.batch_bytes_max, 61, BATCH_BYTES_MAX)
+        self._require("checkpoint_bytes", self.checkpoint_bytes, 1, None)
         self._require("producer_expiry_ms", self.producer_expiry_ms, 1, None)
         self._require("retention_ms", self.retention_ms, 0, None)
         self._require("retention_bytes", self.retention_bytes, 0, None)

@@ -135,10 +135,15 @@ class _Running:
         self.directory = given_directory or (self._temporary.name if self._temporary else "")
         try:
             lock = DataDirectory.lock(self.directory)
-            self._thread = threading.Thread(target=self._live, args=(started, lock), name="millpond-broker")
-            self._thread.start()
+        except BaseException:
+            self._remove_temporary()
+            raise
+        self._thread = threading.Thread(target=self._live, args=(started, lock), name="millpond-broker")
+        self._thread.start()
+        try:
             self.broker, self.loop = started.result()
         except BaseException:
+            self._thread.join()
             self._remove_temporary()
             raise
 

@@ -137,6 +137,9 @@ class Flow:
         back = links.passes(target.host, source.host)
         due = bool(self._segments) and self._segments[0][0] <= links.loop.time()
         if due and forth:
+            if target.gone and source.crashed:
+                self.drop()  # nobody is there to read it, and nobody to be told
+                return
             if target.gone and back:
                 self._refuse()
                 return

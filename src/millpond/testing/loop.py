@@ -303,7 +303,13 @@ class SimLoop(asyncio.BaseEventLoop):
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         """Ends the simulation with what asyncio would only have logged; a program's own handler is called as well."""
         culprit = context.get("task") or context.get("future")
-        life = culprit.life if isinstance(culprit, SimTask) else HERE.get()
+        handle = context.get("handle")
+        if isinstance(culprit, SimTask):
+            life = culprit.life
+        elif handle is not None:
+            life = handle._context.get(HERE)  # asyncio reports a callback's failure outside of its context
+        else:
+            life = HERE.get()
         failure = context.get("exception") or SimulationError()
         # A cancelled task is no bug; the streams of some CPython versions raise when they look at one.
         if (life is not None and not life.alive) or isinstance(failure, asyncio.CancelledError):

@@ -101,7 +101,7 @@ class SimServer(asyncio.AbstractServer):
 
     def accept(self, connection: SimTransport) -> None:
         """Runs on the server's host, as soon as its program gets round to it."""
-        if self._closed:
+        if self._closed or connection.gone:
             connection.abort()
             return
         self._connections[connection] = None

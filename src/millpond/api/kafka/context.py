@@ -3,6 +3,7 @@
 Made by dispatch.py for each request.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 
@@ -11,3 +12,5 @@ class Context(NamedTuple):
     client_id: str | None
     host: str
     """The peer's address."""
+    close: Callable[[], None]
+    """Ends the connection, once what was asked before is answered."""

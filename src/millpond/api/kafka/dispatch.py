@@ -53,7 +53,7 @@ class Dispatcher:
             connection.close()
             return None
         handler = self._handlers.get(header.api_key) or self._load(header.api_key)
-        context = Context(header.api_version, header.client_id, connection.peer[0])
+        context = Context(header.api_version, header.client_id, connection.peer[0], connection.close)
         answer = handler(self._node, request, context)
         if answer is None:
             return None
@@ -66,7 +66,7 @@ class Dispatcher:
             connection.close()
             return None
         handler = self._handlers.get(API_VERSIONS_KEY) or self._load(API_VERSIONS_KEY)
-        response: Any = handler(self._node, None, Context(0, header.client_id, connection.peer[0]))
+        response: Any = handler(self._node, None, Context(0, header.client_id, connection.peer[0], connection.close))
         response.error_code = _UNSUPPORTED_VERSION
         return _frame(response, header._replace(api_version=0))
 

@@ -4,8 +4,8 @@ Invariant: no number is given out twice, by any broker, ever; a restart loses at
 """
 
 from millpond.broker.drivers.metadata import MetadataLog
-from millpond.core.metadata.commands import Command
 from millpond.core.metadata.controller import allocate_producer_ids
+from millpond.core.metadata.decisions import Decision
 from millpond.core.metadata.image import Image
 from millpond.model.ids import ProducerId
 
@@ -17,12 +17,15 @@ class ProducerIds:
 
     async def take(self) -> ProducerId:
         while not self._left:
-            await self._metadata.submit(self._next_block)
+            decision = await self._metadata.decide(self._next_block)
+            # Only now that the block is on disk: until then a crash would let another life give it out again.
+            for block in decision.answers:
+                assert isinstance(block, range)
+                self._left += reversed(block)
         return ProducerId(self._left.pop())
 
-    def _next_block(self, image: Image) -> tuple[Command, ...]:
+    def _next_block(self, image: Image) -> Decision[range]:
         if self._left:  # somebody else who waited has fetched one
-            return ()
+            return Decision((), ())
         command, block = allocate_producer_ids(image)
-        self._left = list(reversed(block))
-        return (command,)
+        return Decision((command,), (block,))

@@ -28,6 +28,8 @@ class Fetched(NamedTuple):
     high_watermark: Offset = Offset(-1)
     start_offset: Offset = Offset(-1)
     error: MillpondError | None = None
+    has_more: bool = False
+    """More can be read behind the data at once, as behind a segment's end."""
 
 
 async def fetch(wanted: list[Wanted], *, bytes_min: int, bytes_max: int, wait_ms: int) -> list[Fetched]:
@@ -37,31 +39,35 @@ async def fetch(wanted: list[Wanted], *, bytes_min: int, bytes_max: int, wait_ms
     while True:
         fetched = read_now(wanted, bytes_max=bytes_max)
         size = sum([len(each.data) for each in fetched])
-        if size >= bytes_min or loop.time() >= deadline or any(each.error for each in fetched):
+        if size >= bytes_min or loop.time() >= deadline or any(each.error or each.has_more for each in fetched):
             return fetched
         await _wait_for_more([each.partition for each in wanted if isinstance(each.partition, Partition)], deadline)
 
 
 def read_now(wanted: list[Wanted], *, bytes_max: int) -> list[Fetched]:
-    fetched = []
+    fetched: list[Fetched] = []
+    bytes_left = bytes_max
     for each in wanted:
-        answer = _read(each, bytes_max)
-        bytes_max -= len(answer.data)
+        answer = _read(each, bytes_left, is_first=bytes_left == bytes_max)
+        bytes_left -= len(answer.data)
         fetched.append(answer)
     return fetched
 
 
-def _read(wanted: Wanted, bytes_left: int) -> Fetched:
+def _read(wanted: Wanted, bytes_left: int, *, is_first: bool) -> Fetched:
+    """Only the first that has anything may give a batch that is larger than the limits."""
     partition = wanted.partition
     if isinstance(partition, RequestError):
         return Fetched(error=partition)
     log = partition.log
     try:
         partition.check_epoch(wanted.leader_epoch)
-        data = NOTHING
-        if bytes_left > 0:
-            data = partition.read(wanted.offset, bytes_max=min(wanted.bytes_max, bytes_left)).data
-        return Fetched(data, partition.high_watermark, log.start_offset)
+        room = min(wanted.bytes_max, bytes_left)
+        data, next_offset = partition.read(wanted.offset, bytes_max=room) if room > 0 else (NOTHING, wanted.offset)
+        if len(data) > room and not is_first:
+            data = NOTHING
+        has_more = len(data) > 0 and next_offset < partition.high_watermark
+        return Fetched(data, partition.high_watermark, log.start_offset, has_more=has_more)
     except MillpondError as error:
         return Fetched(NOTHING, partition.high_watermark, log.start_offset, error)
 

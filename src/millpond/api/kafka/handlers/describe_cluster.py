@@ -8,8 +8,18 @@ from millpond.protocol.messages.describe_cluster import (
     DescribeClusterResponse,
 )
 
+_BROKERS, _CONTROLLERS = 1, 2
+_MISMATCHED_ENDPOINT_TYPE, _UNSUPPORTED_ENDPOINT_TYPE = 114, 115
+
 
 def answer(node: Node, request: DescribeClusterRequest, context: Context) -> DescribeClusterResponse:
+    if request.endpoint_type != _BROKERS:
+        is_known = request.endpoint_type == _CONTROLLERS
+        return DescribeClusterResponse(
+            error_code=_MISMATCHED_ENDPOINT_TYPE if is_known else _UNSUPPORTED_ENDPOINT_TYPE,
+            error_message=f"endpoint type is {request.endpoint_type}; here are brokers, which is {_BROKERS}",
+            endpoint_type=request.endpoint_type,
+        )
     return DescribeClusterResponse(
         cluster_id=node.cluster_id,
         controller_id=node.node_id,

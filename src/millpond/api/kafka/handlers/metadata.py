@@ -12,6 +12,8 @@ from millpond.broker.node import Node
 from millpond.core.metadata.controller import auto_create
 from millpond.core.metadata.decisions import Refused
 from millpond.core.metadata.image import Image, Topic
+from millpond.core.metadata.topic_names import check_topic_name
+from millpond.model.errors import InvalidTopicName
 from millpond.protocol.messages.fields import NO_ID
 from millpond.protocol.messages.metadata import (
     MetadataRequest,
@@ -52,9 +54,17 @@ def _wanted(image: Image, request: MetadataRequest, refused: dict[str, int]) -> 
         elif by_id:
             topics.append(MetadataResponseTopic(error_code=_UNKNOWN_TOPIC_ID, name=None, topic_id=each.topic_id))
         else:
-            code = refused.get(each.name or "", _UNKNOWN_TOPIC)
+            code = refused.get(each.name or "") or _why_unknown(each.name or "")
             topics.append(MetadataResponseTopic(error_code=code, name=each.name))
     return topics
+
+
+def _why_unknown(name: str) -> int:
+    try:
+        check_topic_name(name)
+    except InvalidTopicName as error:
+        return error.kafka_code
+    return _UNKNOWN_TOPIC
 
 
 def _topic(topic: Topic) -> MetadataResponseTopic:

@@ -1,7 +1,7 @@
 """Produce: batches for partitions.
 
 Behaviour: batches are appended before the next request of the connection is looked at, and answered once kept. With
-acks=0 nothing is answered, not even a refusal. acks=1 and acks=all mean the same while there is one replica: kept.
+acks=0 nothing is answered; a refusal ends the connection. acks=1 and acks=all mean the same while there is one replica: kept.
 Version notes: to 12 topics go by name, from 13 by id. From 8 a refusal says why.
 """
 
@@ -37,6 +37,8 @@ def answer(
     ]
     if request.acks:
         return _finish(request, pending)
+    if any(each.error for each in pending):
+        context.close()  # the only way to tell a client that wants no answer
     task = asyncio.get_running_loop().create_task(finish(pending))
     _unanswered.add(task)
     task.add_done_callback(_unanswered.discard)
