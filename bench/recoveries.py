@@ -1,7 +1,7 @@
 """A large log: finding an offset or a time in it, opening it after a crash and after an orderly close.
 
 Look-ups are cached and random, one batch each, its checksum verified; beside them stands one `os.pread` of as many
-bytes at a random place. A crash is a log that is let go without closing, in one segment, so that all of it must be
+bytes at a random place. A crash is a log that is let go without closing, in one segment; without a checkpoint, all of it must be
 checked; its pages are dropped from the cache first. Beside it stands reading the file from disk with `os.pread`, its
 pages dropped as well.
 
@@ -21,7 +21,7 @@ from bench.batches import batch_of, fill
 from bench.measuring import SIZES, Measurement, Row, Scale, Target, percentile, seconds_of
 from bench.workspace import Workspace
 from millpond.model.ids import Offset, TimestampMs
-from millpond.model.limits import GIB, MIB
+from millpond.model.limits import GIB, MIB, SEGMENT_BYTES_MAX
 from millpond.storage.filesystem import OsFilesystem
 from millpond.storage.log import Log
 from millpond.storage.recovery import Checkpoint
@@ -30,7 +30,7 @@ from millpond.storage.settings import Flush, LogSettings
 _RECORDS_PER_BATCH = {"1 MB": 1_000, "16 KB": 100, "200 B": 1}
 _DIRECTORY = "bench-0"
 _REOPENINGS = 3
-_SETTINGS = LogSettings(flush=Flush.NONE)
+_SETTINGS = LogSettings(flush=Flush.NONE, segment_bytes=SEGMENT_BYTES_MAX)
 _P99_US = Target("value", most=1_000)
 _RECOVERY_S = Target("value", most=5)
 
@@ -53,7 +53,9 @@ async def _measure(root: Path, scale: Scale, name: str, size: int) -> list[Row]:
     last = fill(log, batch_of(size, values=_RECORDS_PER_BATCH[name]), total_bytes=scale.log_bytes)
     rows = [*_lookups(root, log, scale, name, size), *_time_lookups(log, scale, name, last)]
     await log.flush()
+    fill(log, batch_of(size, values=_RECORDS_PER_BATCH[name]), total_bytes=scale.log_bytes // 20)
     log.abandon()
+    rows += _usual_recovery(root, filesystem, name)
     rows += _recovery(root, filesystem, name)
     log = Log.open(filesystem, _DIRECTORY, _SETTINGS)
     await log.close()
@@ -129,6 +131,18 @@ def _latencies_us(work: Callable[[int], object], count: int) -> list[float]:
     return sorted(each / 1e3 for each in times)
 
 
+def _usual_recovery(root: Path, filesystem: OsFilesystem, name: str) -> list[Row]:
+    """A twentieth of the log came since the last checkpoint; of 1 GB that is most of what lies between two."""
+    _drop_from_cache(next((root / _DIRECTORY).glob("*.log")))
+    begin = time.perf_counter()
+    log = Log.open(filesystem, _DIRECTORY, _SETTINGS)
+    seconds = time.perf_counter() - begin
+    assert not log.report.clean
+    log.abandon()
+    name = f"{name}, after a crash, 5 % since the last checkpoint"
+    return [Row(section="recovery", name=name, value=seconds, unit="s", target=_RECOVERY_S)]
+
+
 def _recovery(root: Path, filesystem: OsFilesystem, name: str) -> list[Row]:
     file = next((root / _DIRECTORY).glob("*.log"))
     ours, ours_cpu, raw, scanned = [], [], [], 0
@@ -148,7 +162,7 @@ def _recovery(root: Path, filesystem: OsFilesystem, name: str) -> list[Row]:
     return [
         Row(
             section="recovery",
-            name=f"{name}, after a crash",
+            name=f"{name}, after a crash, without a checkpoint",
             value=statistics.median(ours) * per_gb,
             unit="s/GB",
             raw=statistics.median(raw) * per_gb,
@@ -158,7 +172,7 @@ def _recovery(root: Path, filesystem: OsFilesystem, name: str) -> list[Row]:
         ),
         Row(
             section="recovery",
-            name=f"{name}, after a crash, CPU",
+            name=f"{name}, after a crash, without a checkpoint, CPU",
             value=statistics.median(ours_cpu) * per_gb,
             unit="s/GB",
         ),

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from millpond.telemetry import events
-from millpond.telemetry.events import BROKER_STOPPED, HANDLER_FAILED, LOG_RECOVERED, LOGGER, Event, tell
+from millpond.telemetry.events import BROKER_STOPPED, LOG_RECOVERED, LOGGER, UNEXPECTED_ERROR, Event, tell
 from millpond.telemetry.log_lines import JsonLines, TextLines
 
 EVENTS = [each for each in vars(events).values() if isinstance(each, Event)]
@@ -80,12 +80,12 @@ def raised() -> Exception:
 
 def test_a_bug_is_told_with_its_traceback(lines: Lines) -> None:
     lines.setFormatter(JsonLines())
-    tell(HANDLER_FAILED, error=raised())
+    tell(UNEXPECTED_ERROR, error=raised())
     line = json.loads(lines.text)
     assert line["error"] == "KeyError: 'who'"
     assert "in raised" in line["traceback"]
     lines.setFormatter(TextLines())
-    tell(HANDLER_FAILED, error=raised())
+    tell(UNEXPECTED_ERROR, error=raised())
     assert 'raise KeyError("who")' in lines.text
 
 

@@ -39,13 +39,14 @@ def test_nothing_has_to_be_said() -> None:
 
 def test_a_file_can_say_everything(file: Path) -> None:
     file.write_text(
-        'data-dir = "d"\nkafka = "10.0.0.1:1"\nnode-id = 7\ninsecure = true\nlog-format = "json"\n'
+        'data-dir = "d"\nkafka = "10.0.0.1:1"\nadvertise = "a:2"\nnode-id = 7\ninsecure = true\nlog-format = "json"\n'
         '[set]\nnum.partitions = 3\n"auto.create.topics.enable" = false\nlog.cleanup.policy = ["delete", "compact"]\n'
         "log.cleaner.min.cleanable.ratio = 0.25\n"
     )
     assert settings(config=str(file)) == Settings(
         data_dir="d",
         kafka=Address("10.0.0.1", 1),
+        advertise=Address("a", 2),
         node_id=7,
         insecure=True,
         log_format=LogFormat.JSON,
@@ -227,7 +228,9 @@ def test_unknown_names_are_refused_with_the_nearest_that_is_known(file: Path) ->
         "MILLPOND_DATADIR (environment) is no setting; did you mean MILLPOND_DATA_DIR?"
     )
     file.write_text("zzz = 1\n")
-    assert refusal(config=str(file)).endswith("there are data-dir, insecure, kafka, log-format, node-id, set")
+    assert refusal(config=str(file)).endswith(
+        "there are advertise, data-dir, insecure, kafka, log-format, node-id, set"
+    )
 
 
 def test_a_broker_setting_outside_its_table_is_told_where_it_belongs(file: Path) -> None:
@@ -271,8 +274,17 @@ def test_listening_beyond_the_machine_is_possible_when_it_is_said() -> None:
 def test_an_address_that_no_client_could_come_back_to_is_refused() -> None:
     assert refusal(kafka="0.0.0.0:9092", insecure="true") == (
         "kafka is '0.0.0.0:9092' (--kafka); allowed is one address, because clients are told to come back to it; "
-        "name the host or the address that clients use"
+        "say with --advertise which host or address clients use"
     )
+    assert refusal(advertise="[::]:9092") == (
+        "advertise is '[::]:9092' (--advertise); allowed is one address; name the host or the address that clients use"
+    )
+
+
+def test_every_address_of_the_machine_can_be_listened_on_when_clients_are_told_one() -> None:
+    found = settings(kafka="0.0.0.0:9092", insecure="true", advertise="broker.example:0")
+    assert found.kafka == Address("0.0.0.0", 9092)
+    assert found.advertise == Address("broker.example", 0)
 
 
 # The sources by themselves

@@ -29,7 +29,16 @@ def test_help_for_up_names_every_setting_its_default_and_the_other_ways_to_say_i
 ) -> None:
     code, out, err = called(capsys, "up", "--help")
     assert (code, err) == (0, "")
-    for each in ("--config", "--data-dir", "--kafka", "--node-id", "--set", "--insecure", "--log-format"):
+    for each in (
+        "--config",
+        "--data-dir",
+        "--kafka",
+        "--advertise",
+        "--node-id",
+        "--set",
+        "--insecure",
+        "--log-format",
+    ):
         assert each in out
     for each in ("./millpond-data", "127.0.0.1:9092", "MILLPOND_SET_NUM_PARTITIONS", "[set]"):
         assert each in out

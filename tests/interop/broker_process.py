@@ -47,7 +47,7 @@ class BrokerProcess:
     def _listen(self, process: subprocess.Popen[str], listening: "queue.Queue[int]") -> None:
         assert process.stdout is not None
         for line in process.stdout:
-            told = json.loads(line) if line.startswith("{") else {"level": "error", "message": line}
+            told: dict[str, Any] = json.loads(line) if line.startswith("{") else {"level": "error", "message": line}
             self.told.append(told)
             if told.get("event") == "broker_started":
                 listening.put(told["port"])

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from tests.interop.broker_process import BrokerProcess
 from tests.interop.facts import FACT_SECONDS_MAX, new_name, until

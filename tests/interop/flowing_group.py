@@ -56,6 +56,7 @@ class Story:
 class Member:
     def __init__(self, broker: BrokerProcess, name: str, topic: str, story: Story, **settings: object) -> None:
         self.name = name
+        self._topic = topic
         self._story = story
         self._leave = threading.Event()
         self._tails: dict[int, set[bytes]] = {}
@@ -97,8 +98,9 @@ class Member:
             number, offset = message.partition(), message.offset()
             assert number is not None
             assert offset is not None
+            assert self._topic == message.topic()
             self._tails.setdefault(number, set()).add(_value(message))
-            ends[number] = TopicPartition(message.topic(), number, offset + 1)
+            ends[number] = TopicPartition(self._topic, number, offset + 1)
         for number in self._committed(list(ends.values())):
             del self._tails[number]
 

@@ -1,8 +1,7 @@
 """confluent-kafka: what is produced is what is consumed."""
 
-import confluent_kafka
 import pytest
-from confluent_kafka import TIMESTAMP_CREATE_TIME, Message, TopicPartition
+from confluent_kafka import TIMESTAMP_CREATE_TIME, KafkaError, Message, TopicPartition
 
 from tests.interop.broker_process import BrokerProcess
 from tests.interop.confluent import (
@@ -41,7 +40,12 @@ def test_codecs_are_kept_side_by_side_in_one_partition(broker: BrokerProcess, co
 def test_headers_and_missing_keys_and_values_are_kept(broker: BrokerProcess) -> None:
     topic = new_topic(broker)
     producer = new_producer(broker)
-    headers = [("trace", b"\x00\xff"), ("trace", b"again"), ("empty", b""), ("nothing", None)]
+    headers: list[tuple[str, str | bytes | None]] = [
+        ("trace", b"\x00\xff"),
+        ("trace", b"again"),
+        ("empty", b""),
+        ("nothing", None),
+    ]
     producer.produce(topic, b"value", b"key", headers=headers)
     producer.produce(topic, None, b"gone")
     producer.produce(topic, b"alone", None)
@@ -90,12 +94,17 @@ def test_each_level_of_acks_delivers(broker: BrokerProcess, acks: str) -> None:
 
 def test_an_idempotent_producer_is_told_every_offset_in_order(broker: BrokerProcess) -> None:
     topic = new_topic(broker)
-    told: list[Message] = []
+    told: list[tuple[int | None, bytes | None]] = []
+
+    def on_delivery(error: KafkaError | None, message: Message) -> None:
+        assert error is None
+        told.append((message.offset(), message.value()))
+
     producer = new_producer(broker, enable_idempotence=True)
     for number in range(5_000):
-        producer.produce(topic, b"%d" % number, on_delivery=lambda error, message: told.append(error or message))
+        producer.produce(topic, b"%d" % number, on_delivery=on_delivery)
     assert producer.flush(FACT_SECONDS_MAX) == 0
-    assert [(each.offset(), each.value()) for each in told] == [(number, b"%d" % number) for number in range(5_000)]
+    assert told == [(number, b"%d" % number) for number in range(5_000)]
     assert values_of(read_from_start(broker, topic, 5_000)) == [b"%d" % number for number in range(5_000)]
 
 
@@ -160,10 +169,10 @@ def test_a_consumer_hears_of_the_end_of_a_partition(broker: BrokerProcess) -> No
     consumer.assign([TopicPartition(topic, 0, 10)])
     heard: list[Message] = []
     for _ in until(lambda: heard, what="the end of the partition"):
-        heard += consumer.consume(1, 0.1)
+        heard.extend(consumer.consume(1, 0.1))
     error = heard[0].error()
     assert error is not None
-    assert error.code() == confluent_kafka.KafkaError._PARTITION_EOF
+    assert error.code() == KafkaError._PARTITION_EOF
     consumer.close()
 
 

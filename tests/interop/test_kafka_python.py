@@ -51,7 +51,7 @@ def receive(consumer: KafkaConsumer, count: int) -> list[Any]:
     records: list[Any] = []
     for _ in until(lambda: len(records) >= count, what=f"{count} records received"):
         for part in consumer.poll(timeout_ms=100).values():
-            records += part
+            records.extend(part)
     assert len(records) == count
     return records
 

@@ -8,7 +8,7 @@ from tests.interop.facts import new_name, until
 from tests.interop.flowing_group import ASSIGNED, LOST, REVOKED, Flow, Member, Move, Story, seconds_until_shared
 
 PARTITIONS = 6
-PROTOCOLS = {
+PROTOCOLS: dict[str, dict[str, object]] = {
     "cooperative-sticky": {"partition_assignment_strategy": "cooperative-sticky", "heartbeat_interval_ms": 500},
     "consumer": {"group_protocol": "consumer"},
 }
@@ -20,7 +20,7 @@ def test_members_come_and_go_while_messages_flow(
     broker: BrokerProcess, protocol: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     topic, story = new_topic(broker, partitions=PARTITIONS), Story()
-    settings = {"group_id": new_name("group"), **PROTOCOLS[protocol]}
+    settings: dict[str, object] = {"group_id": new_name("group"), **PROTOCOLS[protocol]}
     flow = Flow(broker, topic, partitions=PARTITIONS)
     members = {name: Member(broker, name, topic, story, **settings) for name in ("ada", "bea", "cy")}
     try:

@@ -9,12 +9,14 @@ Driven by test_broker.py.
 """
 
 import asyncio
+import errno
 import random
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
 from millpond.app.broker import Broker, BrokerSettings
+from millpond.model.errors import StorageError
 from millpond.model.ids import TimestampMs
 from millpond.protocol.records import encode_values
 from millpond.testing.disk import PowerCut, SimDisk
@@ -47,7 +49,12 @@ PARTITIONS = 3
 LIVES_PER_SEED = 5
 LIFE_SECONDS_MAX = 12.0
 CALM_SECONDS_MAX = 120.0
+NEVER = 1 << 62
+"""A disk operation that no run comes to."""
 CONFIGS = {"offsets.topic.num.partitions": "2"}
+
+FAILING = ("*", "*/orders-*", "*/__consumer_offsets-*", "*/__cluster_metadata-*")
+"""Where a disk error strikes."""
 
 TOPIC_ALREADY_EXISTS = 36
 ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS = 22, 25, 27
@@ -80,6 +87,8 @@ class World:
     outcome: Outcome = field(default_factory=Outcome)
     failures: list[BaseException] = field(default_factory=list)
     programs: int = 0
+    disk_fails: bool = False
+    """In this life of the broker."""
 
     def note(self, event: Event) -> None:
         self.sim.trace("noted", repr(event))
@@ -111,17 +120,23 @@ class World:
             filesystem=self.disk,
             clock=self.sim.clock,
             rng=self.broker_rng,
-            on_error=self.failures.append,
+            on_error=self.report,
         )
+
+    def report(self, error: BaseException) -> None:
+        """Called by the broker. A disk that fails is no bug; anything else is one."""
+        if not (self.disk_fails and isinstance(error, StorageError)):
+            self.failures.append(error)
 
     async def one_life(self) -> None:
         disk, rng, host = self.disk, self.rng, self.sim.host(BROKER)
-        disk.heal()
+        self.heal_disk()
         disk.slow_sync(0.0, rng.choice((0.001, 0.02, 0.2)))
         disk.on_power_cut = host.cut_power
         seconds = rng.uniform(0.5, LIFE_SECONDS_MAX)
         timer: asyncio.TimerHandle | None = None
-        end = rng.choice(("operation", "operation", "moment", "moment", "kill", "orderly"))
+        end = rng.choice(("operation", "operation", "moment", "moment", "kill", "orderly", "sync error", "full"))
+        self.disk_fails = end in ("sync error", "full")
         match end:
             case "operation":
                 disk.cut_power_at(rng.choice((rng.randrange(1, 60), rng.randrange(1, 1500))))
@@ -129,10 +144,18 @@ class World:
                 timer = self.sim.loop.call_later(seconds * rng.random(), host.cut_power)
             case "kill":
                 timer = self.sim.loop.call_later(seconds * rng.random(), host.kill)
+            case "sync error":
+                disk.fail("sync", after=rng.randrange(0, 100), path_pattern=rng.choice(FAILING))
+            case "full":
+                times = rng.randrange(1, 4)
+                pattern = rng.choice(FAILING)
+                disk.fail("write", error=errno.ENOSPC, after=rng.randrange(0, 100), times=times, path_pattern=pattern)
         powered = True
         try:
             await host.run(self.serve(seconds))
             self.outcome.orderly += 1
+        except StorageError:
+            assert self.disk_fails
         except (HostDown, PowerCut):
             powered = end == "kill"
             self.outcome.kills += powered
@@ -146,6 +169,10 @@ class World:
             self.outcome.power_cuts += 1
         self.note(BrokerEnded())
         self.outcome.lives += 1
+
+    def heal_disk(self) -> None:
+        self.disk.heal()
+        self.disk.cut_power_at(NEVER)  # the last life may have ended before its cut
 
     # What happens around it
 
@@ -191,7 +218,7 @@ class World:
         self.sim.host(BROKER).resume()
         self.sim.network.heal()
         self.sim.network.set_conditions(CLEAR)
-        self.disk.heal()
+        self.heal_disk()
         host = self.sim.host(BROKER)
         broker = await host.run(self.start())
         async with asyncio.timeout(CALM_SECONDS_MAX):
@@ -247,6 +274,7 @@ class Client:
                 await self.pause()
             else:
                 assert code in (0, TOPIC_ALREADY_EXISTS), f"creating a topic was answered with {code}"
+                wire.close()
                 return
 
     # Producers

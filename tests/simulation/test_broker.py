@@ -11,13 +11,12 @@ import pytest
 
 from millpond.broker.drivers.partition import Partition
 from millpond.broker.drivers.producer_ids import ProducerIds
-from millpond.core.metadata.commands import Command
+from millpond.core.metadata.decisions import Decision
 from millpond.core.metadata.image import Image
 from millpond.core.metadata.topic_names import CONSUMER_OFFSETS
-from millpond.model.ids import Offset
+from millpond.model.ports import Buffer
 from millpond.storage.log import Appended
 from millpond.storage.producers import ProducerStates
-from millpond.storage.segment import Slice
 from tests.simulation.broker_world import LIVES_PER_SEED, TOPIC, run_seed
 from tests.simulation.history import Violation
 from tests.simulation.wire_client import Refused
@@ -88,21 +87,22 @@ def answer_a_commit_before_it_is_kept(patch: pytest.MonkeyPatch) -> None:
 def give_producer_ids_without_keeping_the_block(patch: pytest.MonkeyPatch) -> None:
     """After a restart the same block is given out again."""
 
-    def next_block(self: ProducerIds, image: Image) -> tuple[Command, ...]:
-        original(self, image)
-        return ()
+    def next_block(self: ProducerIds, image: Image) -> Decision[range]:
+        return Decision((), original(self, image).answers)
 
     original = ProducerIds._next_block
     patch.setattr(ProducerIds, "_next_block", next_block)
 
 
 def show_consumers_what_is_not_synced(patch: pytest.MonkeyPatch) -> None:
-    def read(self: Partition, start: Offset, *, bytes_max: int) -> Slice:
+    def append(self: Partition, batch: Buffer) -> Appended:
+        appended = original(self, batch)
         self.high_watermark = self.log.next_offset
-        return original(self, start, bytes_max=bytes_max)
+        self.wake()
+        return appended
 
-    original = Partition.read
-    patch.setattr(Partition, "read", read)
+    original = Partition.append
+    patch.setattr(Partition, "append", append)
 
 
 def take_a_batch_sent_again_for_a_new_one(patch: pytest.MonkeyPatch) -> None:

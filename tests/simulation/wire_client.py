@@ -58,11 +58,12 @@ REBALANCE_MS = 4_000
 BY_NAME_MAX = {0: 12, 1: 12, 8: 9, 9: 9}
 """The last version of each API that names topics by name, where that is not its last."""
 
+STORAGE_ERROR = 56
 MEMBER_ID_REQUIRED = 79
 
 
 class Unanswered(Exception):
-    """No answer: refused, reset, or none in time. The request may have taken effect, or may still."""
+    """No answer that says what was done: reset, none in time, a disk that failed meanwhile. It may have taken effect."""
 
 
 class Refused(Exception):
@@ -188,6 +189,8 @@ class WireClient:
         topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, configs=settings)
         (result,) = (await self.ask(CreateTopicsRequest(topics=[topic]))).topics
         code: int = result.error_code
+        if code == STORAGE_ERROR:
+            raise Unanswered("the disk failed")
         return code
 
     async def partitions(self, topic: str) -> tuple[int, ...]:
@@ -336,5 +339,7 @@ class IdempotentProducer:
 
 
 def _check(code: int, said: str | None = None) -> None:
+    if code == STORAGE_ERROR:
+        raise Unanswered("the disk failed")
     if code:
         raise Refused(code, said)

@@ -30,8 +30,8 @@ from millpond.telemetry.events import (
     BROKER_STARTED,
     BROKER_STOPPED,
     BROKER_STOPPING,
-    HANDLER_FAILED,
     OPEN_TO_EVERYBODY,
+    UNEXPECTED_ERROR,
     tell,
 )
 
@@ -70,6 +70,7 @@ async def _serve(settings: Settings, out: TextIO) -> None:
 
 
 async def _start(settings: Settings, clock: SystemClock) -> Broker:
+    advertise = settings.advertise or Address("", 0)
     try:
         return await Broker.start(
             BrokerSettings(
@@ -77,12 +78,14 @@ async def _start(settings: Settings, clock: SystemClock) -> Broker:
                 node_id=settings.node_id,
                 host=settings.kafka.host,
                 port=settings.kafka.port,
+                advertised_host=advertise.host,
+                advertised_port=advertise.port,
                 configs=settings.configs,
             ),
             filesystem=OsFilesystem(),
             clock=clock,
             rng=random.SystemRandom(),
-            on_error=lambda error: tell(HANDLER_FAILED, error=error),
+            on_error=lambda error: tell(UNEXPECTED_ERROR, error=error),
         )
     except StorageError as error:
         raise CannotStart(f"cannot open the data directory {settings.data_dir}: {error}") from error

@@ -59,6 +59,8 @@ class Settings:
     data_dir: str = "./millpond-data"
     kafka: Address = Address("127.0.0.1", 9092)
     """Port 0 takes a free one."""
+    advertise: Address | None = None
+    """Where clients are told to connect, if not to `kafka`; port 0 stands for the port it listens on."""
     node_id: int = 1
     insecure: bool = False
     """Somebody said in so many words that whoever reaches the port may do everything."""
@@ -89,7 +91,8 @@ def _checked(own: Mapping[str, Given], configs: Mapping[str, Given]) -> Settings
     defaults = Settings()
     settings = Settings(
         data_dir=_data_dir(own["data-dir"]) if "data-dir" in own else defaults.data_dir,
-        kafka=_address(own["kafka"]) if "kafka" in own else defaults.kafka,
+        kafka=_address("kafka", own["kafka"]) if "kafka" in own else defaults.kafka,
+        advertise=_address("advertise", own["advertise"]) if "advertise" in own else defaults.advertise,
         node_id=_node_id(own["node-id"]) if "node-id" in own else defaults.node_id,
         insecure=_insecure(own["insecure"]) if "insecure" in own else defaults.insecure,
         log_format=_log_format(own["log-format"]) if "log-format" in own else defaults.log_format,
@@ -97,6 +100,8 @@ def _checked(own: Mapping[str, Given], configs: Mapping[str, Given]) -> Settings
     )
     if "kafka" in own:
         _check_reach(settings, own["kafka"])
+    if settings.advertise is not None and settings.advertise.is_wildcard:
+        _refuse("advertise", own["advertise"], "one address", "name the host or the address that clients use")
     return settings
 
 
@@ -111,10 +116,10 @@ def _data_dir(given: Given) -> str:
     return given.text.rstrip("/") or "/"
 
 
-def _address(given: Given) -> Address:
+def _address(name: str, given: Given) -> Address:
     found = _ADDRESS.fullmatch(given.text.strip())
     if found is None or int(found["port"]) > PORT_MAX:
-        _refuse("kafka", given, f"HOST:PORT with a port from 0 to {PORT_MAX}", "write for instance 127.0.0.1:9092")
+        _refuse(name, given, f"HOST:PORT with a port from 0 to {PORT_MAX}", "write for instance 127.0.0.1:9092")
     return Address(found["bracketed"] or found["plain"], int(found["port"]))
 
 
@@ -161,10 +166,10 @@ def _check_reach(settings: Settings, given: Given) -> None:
             "an address of this machine alone, such as 127.0.0.1:9092, because there is no authentication yet",
             "to let everybody who reaches that address read, write and delete everything, say --insecure",
         )
-    if settings.kafka.is_wildcard:
+    if settings.kafka.is_wildcard and settings.advertise is None:
         _refuse(
             "kafka",
             given,
             "one address, because clients are told to come back to it",
-            "name the host or the address that clients use",
+            "say with --advertise which host or address clients use",
         )

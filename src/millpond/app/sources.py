@@ -19,7 +19,7 @@ from difflib import get_close_matches
 from millpond.core.metadata.broker_configs import BROKER_KEYS
 from millpond.model.errors import InvalidSetting
 
-NAMES = ("data-dir", "kafka", "node-id", "insecure", "log-format")
+NAMES = ("data-dir", "kafka", "advertise", "node-id", "insecure", "log-format")
 SET = "set"
 ENVIRONMENT_PREFIX = "MILLPOND_"
 ENVIRONMENT_SET_PREFIX = "MILLPOND_SET_"
@@ -29,7 +29,7 @@ INSTEAD = {
     "node.id": "node-id",
     "broker.id": "node-id",
     "listeners": "kafka",
-    "advertised.listeners": "kafka",
+    "advertised.listeners": "advertise",
     "log.dirs": "data-dir",
 }
 """Settings of a broker that have a name of their own here; a second one could contradict it."""

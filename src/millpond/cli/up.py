@@ -21,6 +21,9 @@ def up(
             help="Where Kafka clients connect; port 0 takes a free one.  [dim]127.0.0.1:9092[/dim]", metavar="HOST:PORT"
         ),
     ] = None,
+    advertise: Annotated[
+        Text, Option(help="Where clients are told to connect, if that is another address.", metavar="HOST:PORT")
+    ] = None,
     node_id: Annotated[Text, Option(help="This broker's number in its cluster.  [dim]1[/dim]", metavar="N")] = None,
     sets: Annotated[
         list[str] | None,
@@ -42,7 +45,7 @@ def up(
 
     In a file they are kafka = "127.0.0.1:9092" and, below \\[set], num.partitions = 3.
     """
-    given = {"data-dir": data_dir, "kafka": kafka, "node-id": node_id, "log-format": log_format}
+    given = {"data-dir": data_dir, "kafka": kafka, "advertise": advertise, "node-id": node_id, "log-format": log_format}
     flags = {name: text for name, text in given.items() if text is not None}
     if insecure:
         flags["insecure"] = "true"

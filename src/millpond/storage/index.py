@@ -17,7 +17,7 @@ An index of a segment that still grows lives in memory; it is written when the s
 at checkpoints, so that recovery can begin where the last one was.
 
 Invariant: an index that `load` returns belongs to that very .log file, whole; any other is refused and built anew
-from the log. So an index file is never worth an fsync, and a stale or damaged one can never mislead a read.
+from the log. So no promise rests on an index file, and a stale or damaged one can never mislead a read.
 """
 
 import struct
@@ -99,7 +99,8 @@ class SparseIndex:
         del self._places[max(kept - 1, 0) :]
         del self._timestamps[max(kept - 1, 0) :]
 
-    def save(self, filesystem: Filesystem, path: str) -> None:
+    def save(self, filesystem: Filesystem, path: str, *, sync: bool = False) -> None:
+        """A sync is worth it only at a checkpoint, where losing the index would mean to read the whole segment."""
         places, timestamps = self._places.tobytes(), self._timestamps.tobytes()
         facts = (self.base_offset, self.next_offset, self.log_bytes, self.max_timestamp, len(self._places))
         head = _HEAD.pack(_MAGIC, _VERSION, *facts)
@@ -108,6 +109,8 @@ class SparseIndex:
         try:
             file.truncate(0)
             file.write(0, (head, _CRC.pack(crc), places, timestamps))
+            if sync:
+                file.sync()
         finally:
             file.close()
         filesystem.rename(path + UNFINISHED, path)

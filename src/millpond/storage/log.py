@@ -69,6 +69,8 @@ class Log:
         self.start_offset = recovery.checkpoint.start_offset
         self.next_offset = recovery.segments.active.next_offset
         self.durable_offset = self.next_offset
+        self.on_durable: Callable[[], None] | None = None
+        """Called on the loop when `durable_offset` has moved, before those who waited for it go on."""
         self.filesystem = filesystem
         self._checkpoint = recovery.checkpoint
         self._segments = recovery.segments
@@ -251,6 +253,8 @@ class Log:
 
     def _on_synced(self, end: Offset) -> None:
         self.durable_offset = max(self.durable_offset, end)
+        if self.on_durable is not None:
+            self.on_durable()
 
     # Reading
 

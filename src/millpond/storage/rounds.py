@@ -83,7 +83,7 @@ class SyncRound:
             rolled.segment.save_index()
             write_snapshot(log.filesystem, log.directory, rolled.next_offset, rolled.producers)
         if self._growing is not None:
-            self._growing.index_so_far.save(log.filesystem, self._growing.index_path)
+            self._growing.index_so_far.save(log.filesystem, self._growing.index_path, sync=True)
             write_snapshot(log.filesystem, log.directory, self._end, self._growing.producers)
         log.write_checkpoint(recovery_point=self._end)
         remove_old_snapshots(log.filesystem, log.directory, recovery_point=self._end)

@@ -59,7 +59,7 @@ OPEN_TO_EVERYBODY = Event(
     "{address} asks for no authentication: whoever reaches it may read, write and delete everything",
     ("address",),
 )
-HANDLER_FAILED = Event("handler_failed", ERROR, "a bug in Millpond ended a connection: {error}", ("error",))
+UNEXPECTED_ERROR = Event("unexpected_error", ERROR, "something failed that should not: {error}", ("error",))
 BROKER_STOPPING = Event(
     "broker_stopping", INFO, "{signal}: finishing what was asked; once more stops at once", ("signal",)
 )
@@ -67,7 +67,7 @@ BROKER_STOPPED = Event("broker_stopped", INFO, "stopped, every log closed in ord
 
 
 def tell(event: Event, *, error: BaseException | None = None, **fields: object) -> None:
-    """`error` is told with its traceback, as the field `error`: it is a bug of ours."""
+    """`error` is told with its traceback, as the field `error`: most likely it is a bug of ours."""
     if error is not None:
         fields["error"] = f"{type(error).__name__}: {error}"
     assert fields.keys() == set(event.fields), f"{event.name} has the fields {event.fields}, told {tuple(fields)}"

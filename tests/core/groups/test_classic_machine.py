@@ -89,6 +89,17 @@ class ClassicGroupMachine(RuleBasedStateMachine):
         )
         self._step(event)
 
+    @rule(names=st.lists(NAMES, min_size=2, max_size=4, unique=True))
+    def some_come_together(self, names: list[str]) -> None:
+        """As clients do it when nothing goes wrong; without this, two members of one generation are a rare sight."""
+        protocols = (("range", b""), ("sticky", b""))
+        for _ in range(3):
+            for name in names:
+                self.joins(name, protocols, False, 20_000)
+        self.time_passes(300)
+        for name in names:
+            self.syncs(name)
+
     @rule(name=NAMES)
     def syncs(self, name: str) -> None:
         process = self._process(name)

@@ -156,6 +156,18 @@ def test_a_lost_answer_does_not_fence() -> None:
     assert talk.consumer("ana").epoch == before + 1
 
 
+def test_who_still_reads_what_it_gave_up_is_fenced() -> None:
+    talk = talking("ana", a=2)
+    had = talk.consumer("ana").owned
+    talk.join("ben")
+    talk.beat("ana")
+    talk.beat("ana")
+    assert talk.consumer("ana").epoch == 2
+    assert talk.beat("ana", epoch=1, owned=had) is GroupError.FENCED_MEMBER_EPOCH
+    assert talk.beat("ana", epoch=1) is GroupError.FENCED_MEMBER_EPOCH, "it does not say what it reads"
+    assert talk.beat("ana", epoch=1, owned=talk.consumer("ana").owned) is GroupError.NONE
+
+
 def test_a_fenced_member_joins_again_and_is_given_what_is_its_own() -> None:
     talk = talking("ana", "ben")
     had = talk.consumer("ana").owned

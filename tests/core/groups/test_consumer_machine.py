@@ -176,23 +176,27 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
     def _say(self, process: Process, *, answer_lost: bool = False, **said: object) -> None:
         self.tokens += 1
         event = ConsumerHeartbeat(token=Token(self.tokens), member_id=process.member_id, **said)  # type: ignore[arg-type]
+        member = self.group.members.get(process.member_id)
+        told_to_give_up = member.revoking if member else frozenset[TopicIdPartition]()
         (result,) = [each.result for each in self._step(event) if isinstance(each, Reply)]
         assert isinstance(result, ConsumerHeartbeatResult)
         process.missed = answer_lost
         if answer_lost:
             return
         if result.error is GroupError.NONE:
-            self._obey(process, result)
+            self._obey(process, result, told_to_give_up)
         elif result.error in {GroupError.FENCED_MEMBER_EPOCH, GroupError.UNKNOWN_MEMBER_ID}:
             process.epoch = 0
             process.reads = process.may_read = frozenset()
 
-    def _obey(self, process: Process, result: ConsumerHeartbeatResult) -> None:
+    def _obey(
+        self, process: Process, result: ConsumerHeartbeatResult, told_to_give_up: frozenset[TopicIdPartition]
+    ) -> None:
         process.epoch = max(result.member_epoch, 0)
         if result.assignment is None or result.member_epoch < 0:
             return
-        # Nobody is told to stop reading what it should have.
-        given_up = process.reads - result.assignment
+        # Nobody is told to stop reading what it should have; though what it was told before it may hear late.
+        given_up = process.reads - result.assignment - told_to_give_up
         assert not given_up & self.group.members[process.member_id].target
         process.may_read = result.assignment
         process.reads |= result.assignment  # at once; what it gives up, it goes on reading until it says so

@@ -7,7 +7,7 @@ A consensus log takes the local one's place later; callers see no difference. Dr
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from millpond.core.metadata.commands import Command
 from millpond.core.metadata.decisions import Decision
@@ -36,6 +36,7 @@ class MetadataLog:
         self._log = Log.open(filesystem, f"{data_directory}/{DIRECTORY}", _SETTINGS)
         self._turn = asyncio.Lock()
         self._listeners: list[Listener] = []
+        self._changes: set[asyncio.Task[Any]] = set()
         self.image = apply_all(_read(self._log), EMPTY)
 
     def listen(self, listener: Listener) -> None:
@@ -44,8 +45,15 @@ class MetadataLog:
     async def decide(self, rule: Callable[[Image], Decision[Answer]]) -> Decision[Answer]:
         """Lets a rule look at the newest image and say what to do; returns when that is done.
 
-        Nothing else changes the image in between, so what was decided on is what it is applied to.
+        Nothing else changes the image in between, so what was decided on is what it is applied to. A change once begun
+        is finished, whoever stops waiting for it: the log must never be ahead of the image.
         """
+        change = asyncio.get_running_loop().create_task(self._decide(rule))
+        self._changes.add(change)
+        change.add_done_callback(self._changes.discard)
+        return await asyncio.shield(change)
+
+    async def _decide(self, rule: Callable[[Image], Decision[Answer]]) -> Decision[Answer]:
         async with self._turn:
             decision = rule(self.image)
             await self._keep(decision.commands)
@@ -53,8 +61,7 @@ class MetadataLog:
 
     async def submit(self, rule: Callable[[Image], Sequence[Command]]) -> None:
         """The same for commands that need no answers."""
-        async with self._turn:
-            await self._keep(rule(self.image))
+        await self.decide(lambda image: Decision(tuple(rule(image)), ()))
 
     async def _keep(self, commands: Sequence[Command]) -> None:
         if not commands:
@@ -67,6 +74,8 @@ class MetadataLog:
             listener(before, self.image)
 
     async def close(self) -> None:
+        if self._changes:
+            await asyncio.wait(self._changes)
         await self._log.close()
 
 

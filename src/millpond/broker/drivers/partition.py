@@ -27,6 +27,8 @@ class Partition:
         self.leader_epoch = leader_epoch
         self.high_watermark = log.durable_offset
         self._waiting: dict[asyncio.Future[None], None] = {}
+        # By the log itself, not by whoever waits for it: a client that hangs up must not hide what is kept.
+        log.on_durable = self._advance
 
     def __repr__(self) -> str:
         return f"Partition({self.at}, {self.log.start_offset} to {self.high_watermark})"
@@ -38,12 +40,13 @@ class Partition:
 
     def append(self, batch: Buffer) -> Appended:
         """At once, so that what one connection sends in order is appended in order."""
-        return self.log.append(batch, leader_epoch=self.leader_epoch)
+        appended = self.log.append(batch, leader_epoch=self.leader_epoch)
+        self._advance()
+        return appended
 
     async def wait_visible(self, appended: Appended) -> None:
         """Returns when the batch is as safe as the topic promises, and consumers can see it."""
         await self.log.wait_kept(appended)
-        self._advance()
 
     def _advance(self) -> None:
         log = self.log

@@ -1,7 +1,8 @@
 """Produce: batches for partitions.
 
 Behaviour: batches are appended before the next request of the connection is looked at, and answered once kept. With
-acks=0 nothing is answered; a refusal ends the connection. acks=1 and acks=all mean the same while there is one replica: kept.
+acks=0 nothing is answered; a refusal ends the connection. acks=1 and acks=all mean the same while there is one
+replica: kept.
 Version notes: to 12 topics go by name, from 13 by id. From 8 a refusal says why.
 """
 
