@@ -1,9 +1,9 @@
 """A large log: finding an offset or a time in it, opening it after a crash and after an orderly close.
 
 Look-ups are cached and random, one batch each, its checksum verified; beside them stands one `os.pread` of as many
-bytes at a random place. A crash is a log that is let go without closing, in one segment; without a checkpoint, all of it must be
-checked; its pages are dropped from the cache first. Beside it stands reading the file from disk with `os.pread`, its
-pages dropped as well.
+bytes at a random place. A crash is a log that is let go without closing, in one segment; without a checkpoint, all of
+it must be checked. Its pages are dropped from the cache first. Beside it stands reading the file from disk with
+`os.pread`, its pages dropped as well.
 
 Driven by __main__.py.
 """

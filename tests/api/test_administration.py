@@ -2,7 +2,8 @@
 
 import pytest
 
-from millpond.model.ids import ProducerEpoch, ProducerId, Sequence, TimestampMs
+from millpond.broker.node import Node
+from millpond.model.ids import Offset, ProducerEpoch, ProducerId, Sequence, TimestampMs
 from millpond.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -80,6 +81,7 @@ def test_the_cluster_is_this_broker(broker: RunningBroker, peer: Peer) -> None:
     answer = peer.ask(DescribeClusterRequest())
     assert [(each.broker_id, each.port) for each in answer.brokers] == [(NODE_ID, broker.port)]
     assert answer.controller_id == NODE_ID
+    assert [peer.ask(DescribeClusterRequest(endpoint_type=kind)).error_code for kind in (1, 2, 9)] == [0, 114, 115]
 
 
 # Partitions
@@ -210,6 +212,26 @@ def test_what_is_not_there_yet_or_must_stay_is_not_deleted(peer: Peer, name: str
     assert delete_before(peer, "not-there", 0) == (3, -1)
     assert delete_before(peer, f"{name}-compacted", 0) == (44, -1)
     assert values(fetch(peer, name)) == [b"x"]
+
+
+def test_records_that_no_consumer_can_see_yet_stay(broker: RunningBroker, peer: Peer, name: str) -> None:
+    create(peer, name)
+    for content in (b"seen", b"unseen"):
+        produce(peer, name, batch(content))
+
+    async def hide_the_last(node: Node) -> None:
+        partition = node.partitions.named(name, 0)
+        assert partition is not None
+        partition.high_watermark = Offset(1)
+
+    broker.do(hide_the_last)
+    assert delete_before(peer, name, 2) == (1, -1)
+    assert delete_before(peer, name, -1) == (0, 1)
+
+
+def test_records_of_internal_topics_stay(peer: Peer) -> None:
+    peer.ask(MetadataRequest(topics=[MetadataRequestTopic(name="__consumer_offsets")]))
+    assert delete_before(peer, "__consumer_offsets", 0) == (17, -1)
 
 
 def test_the_size_of_each_partition_is_told(peer: Peer, name: str) -> None:

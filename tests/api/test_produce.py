@@ -45,10 +45,12 @@ def test_without_acks_nothing_is_answered_and_all_is_kept_in_order(peer: Peer, n
     assert values(fetch(peer, name)) == [*(b"%d" % number for number in range(20)), b"last"]
 
 
-def test_a_refusal_without_acks_is_not_answered_either(peer: Peer, name: str) -> None:
+def test_a_refusal_without_acks_closes_the_connection(broker: RunningBroker, peer: Peer, name: str) -> None:
     create(peer, name)
-    peer.send(produce_request(name, damaged(batch(b"x")), acks=0), 9)
-    assert peer.ask(ApiVersionsRequest(), 0).error_code == 0
+    with Peer(broker) as careless:
+        careless.send(produce_request(name, damaged(batch(b"x")), acks=0), 9)
+        assert careless.wait_closed() == b""
+    assert values(fetch(peer, name)) == []
 
 
 @pytest.mark.parametrize("acks", [2, -2, 32767])
@@ -217,6 +219,7 @@ def test_a_topic_is_created_when_it_is_first_named_where_that_is_allowed(peer: P
 
 def test_a_name_that_is_no_topic_is_not_created(peer: Peer) -> None:
     assert metadata(peer, "no topic!") == 17
+    assert metadata(peer, "no topic!", allow=False) == 17
 
 
 def test_no_topic_is_created_where_the_broker_forbids_it(tmp_path: Path, name: str) -> None:

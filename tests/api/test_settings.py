@@ -79,6 +79,9 @@ def test_synonyms_and_documentation_come_only_when_asked_for(peer: Peer, name: s
 def test_all_settings_come_where_none_is_named_and_unknown_names_are_left_out(peer: Peer, name: str) -> None:
     create(peer, name)
     every = [each.name for each in describe(peer, TOPIC, name).configs]
+    nameless = DescribeConfigsResource(resource_type=TOPIC, resource_name=name, configuration_keys=[])
+    (empty,) = peer.ask(DescribeConfigsRequest(resources=[nameless])).results
+    assert [each.name for each in empty.configs] == every
     assert {"cleanup.policy", "retention.ms", "max.message.bytes", "segment.bytes"} <= set(every)
     assert [each.name for each in describe(peer, TOPIC, name, "retention.ms", "nonsense").configs] == ["retention.ms"]
 

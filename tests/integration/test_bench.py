@@ -17,7 +17,12 @@ def expected_rows() -> set[tuple[str, str]]:
     modes = ("none", "interval", "group, 1 appender", "group, 32 appenders")
     kinds = ("verified", "unverified, copied")
     latencies = ("p50", "p99", "max")
-    openings = ("after a crash", "after a crash, CPU", "clean reopen")
+    openings = (
+        "after a crash, 5 % since the last checkpoint",
+        "after a crash, without a checkpoint",
+        "after a crash, without a checkpoint, CPU",
+        "clean reopen",
+    )
     contents = ("", " with keys and times")
     return {
         *(("append", f"{size}, {mode}") for size, mode in product(SIZES, modes)),

@@ -9,9 +9,10 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 START_SECONDS_MAX = 20.0
@@ -19,9 +20,10 @@ STOP_SECONDS_MAX = 20.0
 
 
 class BrokerProcess:
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, configs: Mapping[str, str]) -> None:
         """Use `running_broker`."""
         self._directory = directory
+        self._sets = [f"--set={name}={value}" for name, value in configs.items()]
         self.port = 0
         """Zero until the first start; the same ever after."""
         self.told: list[dict[str, Any]] = []
@@ -36,13 +38,16 @@ class BrokerProcess:
         kafka = f"127.0.0.1:{self.port}"
         command = [sys.executable, "-m", "millpond.cli", "up", "--data-dir", str(self._directory), "--kafka", kafka]
         self._process = subprocess.Popen(
-            [*command, "--log-format", "json"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            [*command, "--log-format", "json", *self._sets], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
         listening: queue.Queue[int] = queue.Queue()
         self._reader = threading.Thread(target=self._listen, args=(self._process, listening), name="broker-lines")
         self._reader.start()
-        self.port = listening.get(timeout=START_SECONDS_MAX)
-        assert self.port, self.told
+        port = listening.get(timeout=START_SECONDS_MAX)
+        if not port:
+            self.kill()
+        assert port, self.told
+        self.port = port
 
     def _listen(self, process: subprocess.Popen[str], listening: "queue.Queue[int]") -> None:
         assert process.stdout is not None
@@ -78,8 +83,9 @@ class BrokerProcess:
 
 
 @contextmanager
-def running_broker(directory: Path) -> Iterator[BrokerProcess]:
-    broker = BrokerProcess(directory)
+def running_broker(directory: Path, configs: Mapping[str, str] = MappingProxyType({})) -> Iterator[BrokerProcess]:
+    """`configs` are Kafka's broker settings by name."""
+    broker = BrokerProcess(directory, configs)
     try:
         yield broker
     except BaseException:

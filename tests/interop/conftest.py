@@ -16,6 +16,6 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 @pytest.fixture
 def own_broker(tmp_path: Path) -> Iterator[BrokerProcess]:
-    """For tests that stop, kill or disturb it."""
-    with running_broker(tmp_path / "data") as process:
+    """For tests that stop or kill it; with few logs to open, so that it is soon back."""
+    with running_broker(tmp_path / "data", {"offsets.topic.num.partitions": "4"}) as process:
         yield process

@@ -163,5 +163,10 @@ def seconds_until_shared(story: Story, wanted: dict[str, int]) -> float:
     return time.monotonic() - began
 
 
+def wait_read(story: Story, flow: Flow) -> None:
+    for _ in until(lambda: len(story.read) >= len(flow.acknowledged), what="everything is read"):
+        _PAUSE.wait(0.005)
+
+
 _PAUSE = threading.Event()
 """Never set; waiting for it lets the members' threads run."""

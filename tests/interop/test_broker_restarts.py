@@ -24,7 +24,7 @@ GROUPS = {
     "cooperative-sticky": {"partition_assignment_strategy": "cooperative-sticky"},
     "consumer": {"group_protocol": "consumer"},
 }
-MESSAGES = 30_000
+MESSAGES = 12_000
 POLL_SECONDS = 0.05
 
 
@@ -32,7 +32,7 @@ class Sending:
     """An idempotent producer in its thread, with as much under way as it likes."""
 
     def __init__(self, broker: BrokerProcess, topic: str) -> None:
-        self._producer = new_producer(broker, enable_idempotence=True, queue_buffering_max_messages=2_000)
+        self._producer = new_producer(broker, enable_idempotence=True, queue_buffering_max_messages=1_000)
         self._topic = topic
         self.acknowledged: list[bytes | None] = []
         self.errors: list[KafkaError] = []
@@ -70,7 +70,7 @@ class Sending:
 def test_an_idempotent_producer_goes_on_without_a_loss_or_a_duplicate(own_broker: BrokerProcess, end: str) -> None:
     topic = new_topic(own_broker)
     sending = Sending(own_broker, topic)
-    for count in (2_000, 12_000):
+    for count in (1_000, 5_000):
         sending.wait_acknowledged(count)
         ENDS[end](own_broker)
         assert len(sending.acknowledged) < MESSAGES, "the broker ended before the producer did"

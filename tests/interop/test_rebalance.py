@@ -4,8 +4,18 @@ import pytest
 
 from tests.interop.broker_process import BrokerProcess
 from tests.interop.confluent import new_topic
-from tests.interop.facts import new_name, until
-from tests.interop.flowing_group import ASSIGNED, LOST, REVOKED, Flow, Member, Move, Story, seconds_until_shared
+from tests.interop.facts import new_name
+from tests.interop.flowing_group import (
+    ASSIGNED,
+    LOST,
+    REVOKED,
+    Flow,
+    Member,
+    Move,
+    Story,
+    seconds_until_shared,
+    wait_read,
+)
 
 PARTITIONS = 6
 PROTOCOLS: dict[str, dict[str, object]] = {
@@ -38,8 +48,7 @@ def test_members_come_and_go_while_messages_flow(
         after = story.owners()
 
         flow.stop()
-        for _ in until(lambda: len(story.read) >= len(flow.acknowledged), what="everything is read"):
-            seconds_until_shared(story, {"ada": 2, "bea": 2, "dan": 2})
+        wait_read(story, flow)
     finally:
         flow.stop()
         for member in members.values():

@@ -74,6 +74,7 @@ class Assigned:
 @dataclass(frozen=True, slots=True)
 class CommitBegan:
     note: str
+    group: str
     partition: int
     offset: int
 
@@ -93,6 +94,7 @@ class OffsetAsked:
 @dataclass(frozen=True, slots=True)
 class OffsetRead:
     reader: str
+    group: str
     partition: int
     offset: int
     note: str
@@ -277,7 +279,8 @@ class OneOwnerPerPartitionAndGeneration:
 
 @dataclass(slots=True)
 class _Commit:
-    partition: int
+    of: tuple[str, int]
+    """Group and partition."""
     offset: int
     began: int
     ended: int | None = None
@@ -298,7 +301,7 @@ class CommittedOffsetsNeverGoBackByThemselves:
         self._moment += 1
         match event:
             case CommitBegan():
-                self._commits[event.note] = _Commit(event.partition, event.offset, self._moment)
+                self._commits[event.note] = _Commit((event.group, event.partition), event.offset, self._moment)
             case CommitEnded(accepted=None):
                 self._commits[event.note].is_given_up = True
             case CommitEnded(accepted=True):
@@ -316,16 +319,16 @@ class CommittedOffsetsNeverGoBackByThemselves:
                 self._check(event)
 
     def _check(self, event: OffsetRead) -> None:
-        asked = self._asked[event.reader]
+        asked, of = self._asked[event.reader], (event.group, event.partition)
         found = self._commits.get(event.note)
         none_yet = event.offset == -1 and not event.note
         _require(self, found is not None or none_yet, f"{event} was never committed, or refused")
         if found is not None:
-            same = (found.partition, found.offset) == (event.partition, event.offset)
+            same = (found.of, found.offset) == (of, event.offset)
             _require(self, same, f"{event} is not {found}")
         ended = 0 if found is None else found.ended
         for note, commit in self._commits.items():
-            if commit.accepted and commit.partition == event.partition and ended is not None:
+            if commit.accepted and commit.of == of and ended is not None:
                 assert commit.ended is not None
                 is_newer = commit.began > ended and commit.ended < asked
                 _require(self, not is_newer, f"{event}, though {note} with {commit.offset} was acknowledged since")

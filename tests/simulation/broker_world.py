@@ -87,6 +87,7 @@ class World:
     outcome: Outcome = field(default_factory=Outcome)
     failures: list[BaseException] = field(default_factory=list)
     programs: int = 0
+    groups: list[str] = field(default_factory=lambda: [GROUP])
     disk_fails: bool = False
     """In this life of the broker."""
 
@@ -228,6 +229,7 @@ class World:
 
     async def read_everything(self) -> None:
         wire = WireClient(host=BROKER, port=PORT, client_id="reader", rng=self.rng)
+        await wire.create_topic(TOPIC, partitions=PARTITIONS, configs={})  # no life may have been long enough for it
         for partition in range(PARTITIONS):
             records: list[tuple[int, bytes]] = []
             end = await wire.end_offset(TOPIC, partition)
@@ -238,8 +240,9 @@ class World:
                     break  # the invariants say what is missing
                 records += found.records
             self.note(ReadInCalm(partition, tuple(records), end))
-            self.note(OffsetAsked("reader"))
-            self.note(OffsetRead("reader", partition, *await wire.committed(GROUP, TOPIC, partition)))
+            for group in self.groups:
+                self.note(OffsetAsked("reader"))
+                self.note(OffsetRead("reader", group, partition, *await wire.committed(group, TOPIC, partition)))
         wire.close()
 
 
@@ -256,7 +259,7 @@ class Client:
     async def run(self) -> None:
         await self.ensure_topic()
         async with asyncio.TaskGroup() as programs:
-            for program in (self.produce, self.produce, self.produce_plainly, self.consume, self.audit):
+            for program in (self.produce, self.produce, self.produce_plainly, self.consume, self.audit, self.track):
                 programs.create_task(self.world.guard(program()))
 
     def connect(self) -> WireClient:
@@ -334,7 +337,7 @@ class Client:
                 at = 0
                 while at < end:
                     at = await self.fetch(wire, reader, partition, at)
-                await self.read_committed(wire, reader, partition)
+                await self.read_committed(wire, reader, GROUP, partition)
             except Unanswered:
                 continue
 
@@ -346,10 +349,10 @@ class Client:
         self.world.note(Read(reader, partition, found.records, found.end))
         return start + len(found.records)
 
-    async def read_committed(self, wire: WireClient, reader: str, partition: int) -> int:
+    async def read_committed(self, wire: WireClient, reader: str, group: str, partition: int) -> int:
         self.world.note(OffsetAsked(reader))
-        offset, note = await wire.committed(GROUP, TOPIC, partition)
-        self.world.note(OffsetRead(reader, partition, offset, note))
+        offset, note = await wire.committed(group, TOPIC, partition)
+        self.world.note(OffsetRead(reader, group, partition, offset, note))
         return offset
 
     # The group
@@ -385,7 +388,7 @@ class Client:
                 await wire.heartbeat(member)
                 for partition in member.partitions:
                     if partition not in positions:
-                        start = max(0, await self.read_committed(wire, reader, partition))
+                        start = max(0, await self.read_committed(wire, reader, GROUP, partition))
                         self.world.note(Seeked(reader, partition, start))
                         positions[partition] = start
                     positions[partition] = await self.fetch(wire, reader, partition, positions[partition])
@@ -395,10 +398,26 @@ class Client:
                 continue
         await wire.leave(member)
 
+    async def track(self) -> None:
+        """Commits for a group of its own that has no members, as a consumer does that assigns its own partitions."""
+        wire = self.connect()
+        alone = Membership(f"{self.name} alone", "", -1, ())
+        self.world.groups.append(alone.group)
+        offset = 0
+        while True:
+            await self.pause()
+            partition, offset = self.rng.randrange(PARTITIONS), offset + 1
+            try:
+                if self.rng.random() < 0.3:
+                    await self.read_committed(wire, alone.group, alone.group, partition)
+                await self.commit(wire, alone, partition, offset)
+            except Unanswered:
+                continue
+
     async def commit(self, wire: WireClient, member: Membership, partition: int, offset: int) -> None:
         self.commits_made += 1
         note = f"{self.name}/{self.commits_made}"
-        self.world.note(CommitBegan(note, partition, offset))
+        self.world.note(CommitBegan(note, member.group, partition, offset))
         try:
             await wire.commit(member, TOPIC, partition, offset=offset, note=note)
         except Unanswered:

@@ -63,7 +63,7 @@ MEMBER_ID_REQUIRED = 79
 
 
 class Unanswered(Exception):
-    """No answer that says what was done: reset, none in time, a disk that failed meanwhile. It may have taken effect."""
+    """No answer that says what was done: reset, none in time, a disk that failed. It may have taken effect."""
 
 
 class Refused(Exception):

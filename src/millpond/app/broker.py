@@ -80,14 +80,14 @@ class Broker:
             node = _node(settings, metadata, partitions, clock, rng)
             server = FrameServer(Dispatcher(node).handle, NetworkLimits(), on_error=lambda error, _: on_error(error))
             await server.start(settings.host, settings.port)
+            host, port = settings.advertised_host or settings.host, settings.advertised_port or server.port
+            endpoints = (Endpoint("PLAINTEXT", host, port),)
+            await metadata.submit(lambda image: register_broker(image, settings.node_id, endpoints=endpoints))
         except BaseException:
-            # Nobody was answered yet; what was opened is closed in order, so that the next start finds it so.
+            # What was opened is closed in order, so that the next start finds it so.
             await partitions.close()
             await metadata.close()
             raise
-        host, port = settings.advertised_host or settings.host, settings.advertised_port or server.port
-        endpoints = (Endpoint("PLAINTEXT", host, port),)
-        await metadata.submit(lambda image: register_broker(image, settings.node_id, endpoints=endpoints))
         upkeep = keep_up(partitions, clock, pause_seconds=settings.upkeep_seconds, on_error=on_error)
         return cls(node, server, asyncio.get_running_loop().create_task(upkeep))
 
@@ -95,6 +95,7 @@ class Broker:
         """Answers what was asked, then closes every log in order."""
         await self._server.stop(grace_seconds)
         self._upkeep.cancel()
+        await asyncio.wait([self._upkeep])
         self.node.groups.close()
         await self.node.partitions.close()
         await self.node.metadata.close()

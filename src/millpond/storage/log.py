@@ -232,6 +232,10 @@ class Log:
         self._require_open()
         await self._commit.join()
 
+    def request_flush(self) -> None:
+        """Wants everything appended so far to be durable soon, and waits for nothing."""
+        self._commit.request()
+
     def _start_flush_timer(self) -> None:
         loop = asyncio.get_running_loop()
         self._flush_timer = loop.call_later(self.settings.flush_interval_ms / 1000, self._on_flush_timer)

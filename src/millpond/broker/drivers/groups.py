@@ -4,7 +4,7 @@ What is kept goes to `__consumer_offsets`, which is made when a group is first a
 order in which the machines gave them: an answer goes out once everything before it is on disk.
 
 Invariant: no client is told of an offset, a generation or an assignment that a restart could forget. Where the log
-refuses to keep something, nothing more is answered: the machines are ahead of it.
+refuses to keep something, the machines are ahead of it: everybody is told, and they are restored from what is kept.
 Driven by the front doors through `ask`, by the metadata log through `follow`, and by timers.
 """
 
@@ -62,11 +62,17 @@ class GroupCoordinator:
         self._outbox: deque[_Keeping | Reply] = deque()
         self._sender: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._failure: StorageError | None = None
-        self.registry = GroupRegistry(settings, rng, now=self._now())
+        self._settings = settings
+        self._is_ahead = False
+        """The machines have gone on from something that the log refused to keep."""
+        self.registry: GroupRegistry
+        self._restore()
+
+    def _restore(self) -> None:
+        self._is_ahead = False
+        self.registry = GroupRegistry(self._settings, self._rng, now=self._now())
         records = [record for partition in self._kept_in() for record in _records(partition.log)]
-        effects = self.registry.restore(records, _topics(metadata.image), now=self._now())
-        self._perform(effects)
+        self._perform(self.registry.restore(records, _topics(self._metadata.image), now=self._now()))
 
     def ask(self, group: str, make: Callable[[Token], Request]) -> Awaitable[Any]:
         """The answer to a request, which takes effect at once unless there is nowhere to keep it yet."""
@@ -81,11 +87,10 @@ class GroupCoordinator:
         return await self._ask(group, make)
 
     def _ask(self, group: str, make: Callable[[Token], Request]) -> Awaitable[Any]:
+        if self._is_ahead:
+            self._restore()
         token = next(self._tokens)
         answer = asyncio.get_running_loop().create_future()
-        if self._failure is not None:
-            answer.set_exception(self._failure)
-            return answer
         self._waiting[token] = answer
         self._perform(self.registry.step(ForGroup(group, make(token)), now=self._now()))
         return answer
@@ -117,7 +122,7 @@ class GroupCoordinator:
         self._set_timer()
 
     def _keep(self, record: Record) -> None:
-        if self._failure is not None:
+        if self._is_ahead:
             return
         key, value = encode(record)
         stamp = TimestampMs(self._clock.wall_ms())
@@ -138,19 +143,21 @@ class GroupCoordinator:
                     await each.partition.wait_visible(each.appended)
                 else:
                     self._send(each)
-                self._outbox.popleft()
+                if self._outbox:  # a failure empties it
+                    self._outbox.popleft()
         except StorageError as error:
             self._fail(error)
         finally:
             self._sender = None
 
     def _send(self, reply: Reply) -> None:
-        answer = self._waiting.pop(reply.to)
-        if not answer.done():
+        answer = self._waiting.pop(reply.to, None)  # none where a failure has answered it
+        if answer is not None and not answer.done():
             answer.set_result(reply.result)
 
     def _fail(self, error: StorageError) -> None:
-        self._failure = error
+        """Everybody who waits is told, and the machines are made anew from the log when next asked."""
+        self._is_ahead = True
         self._outbox.clear()
         for answer in self._waiting.values():
             if not answer.done():
@@ -167,7 +174,7 @@ class GroupCoordinator:
             self._timer.cancel()
             self._timer = None
         due = self.registry.next_deadline
-        if due is not None and self._failure is None:
+        if due is not None and not self._is_ahead:
             wait_seconds = max(0, due - self._clock.monotonic_ms()) / 1000
             self._timer = asyncio.get_running_loop().call_later(wait_seconds, self._on_timer)
 

@@ -41,7 +41,10 @@ class Partition:
     def append(self, batch: Buffer) -> Appended:
         """At once, so that what one connection sends in order is appended in order."""
         appended = self.log.append(batch, leader_epoch=self.leader_epoch)
-        self._advance()
+        if self.log.settings.flush is Flush.GROUP:
+            self.log.request_flush()  # also where the client hangs up before anybody waits
+        else:
+            self._advance()
         return appended
 
     async def wait_visible(self, appended: Appended) -> None:

@@ -1,0 +1,152 @@
+"""What a broker keeps beside the logs: metadata, partitions, producer ids, groups; whatever befalls it."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from millpond.app.broker import Broker, BrokerSettings
+from millpond.core.groups.offsets import CommitOffsets, FetchOffsets, OffsetToCommit
+from millpond.core.metadata.controller import NewTopic, TopicToDelete, create_topics, delete_topics
+from millpond.model.errors import InvalidSetting
+from millpond.model.ids import Offset, TimestampMs, TopicPartition
+from millpond.protocol.records import encode_values
+from millpond.testing import SimDisk, Simulation, simulate
+
+Steps = Callable[[Simulation, SimDisk], Awaitable[None]]
+
+
+def on_a_simulated_disk(steps: Steps) -> Callable[[], None]:
+    def test() -> None:
+        async def scenario(sim: Simulation) -> None:
+            await steps(sim, SimDisk(sim.loop.chance("disk")))
+
+        simulate(1, scenario)
+
+    test.__name__ = steps.__name__
+    return test
+
+
+async def start(sim: Simulation, disk: SimDisk, *, node_id: int = 1) -> Broker:
+    def fail(error: BaseException) -> None:
+        raise error
+
+    configs = {"offsets.topic.num.partitions": "2"}
+    settings = BrokerSettings(data_directory="data", node_id=node_id, port=0, configs=configs)
+    return await Broker.start(settings, filesystem=disk, clock=sim.clock, rng=random.Random(7), on_error=fail)
+
+
+async def create(broker: Broker, name: str, *, partitions: int = 1) -> None:
+    node, wanted = broker.node, [NewTopic(name=name, partitions=partitions)]
+    await node.metadata.decide(lambda image: create_topics(image, wanted, static=node.static, rng=node.rng))
+
+
+async def delete(broker: Broker, name: str) -> None:
+    node, wanted = broker.node, [TopicToDelete(name=name)]
+    await node.metadata.decide(lambda image: delete_topics(image, wanted, static=node.static))
+
+
+async def append(broker: Broker, topic: str, value: bytes) -> int:
+    partition = broker.node.partitions.named(topic, 0)
+    assert partition is not None
+    appended = partition.append(bytearray(encode_values([value], timestamp=TimestampMs(1))))
+    await partition.wait_visible(appended)
+    return appended.base_offset
+
+
+@on_a_simulated_disk
+async def test_topics_and_records_are_there_after_a_restart_and_a_power_cut(sim: Simulation, disk: SimDisk) -> None:
+    broker = await start(sim, disk)
+    await create(broker, "orders", partitions=3)
+    assert await append(broker, "orders", b"first") == 0
+    await broker.stop()
+    broker = await start(sim, disk)
+    assert len(broker.node.image.topics["orders"].partitions) == 3
+    assert await append(broker, "orders", b"second") == 1
+    disk.crash()
+    broker = await start(sim, disk)
+    partition = broker.node.partitions.named("orders", 0)
+    assert partition is not None
+    assert partition.high_watermark == 2
+    await broker.stop()
+
+
+@on_a_simulated_disk
+async def test_a_topic_created_anew_finds_nothing_of_the_one_that_was_deleted(sim: Simulation, disk: SimDisk) -> None:
+    broker = await start(sim, disk)
+    await create(broker, "orders")
+    await append(broker, "orders", b"old")
+    await delete(broker, "orders")
+    assert broker.node.partitions.named("orders", 0) is None
+    await create(broker, "orders")
+    assert await append(broker, "orders", b"new") == 0
+    await broker.stop()
+    assert [name for name in disk.list("data") if name.startswith("orders")] == ["orders-0"]
+
+
+@on_a_simulated_disk
+async def test_a_change_goes_on_when_whoever_asked_for_it_is_gone(sim: Simulation, disk: SimDisk) -> None:
+    broker = await start(sim, disk)
+    asked = asyncio.create_task(create(broker, "orders"))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    asked.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asked
+    await create(broker, "orders")  # as a client that tries again does
+    assert "orders" in broker.node.image.topics
+    await broker.stop()
+    broker = await start(sim, disk)
+    assert "orders" in broker.node.image.topics
+    await broker.stop()
+
+
+@on_a_simulated_disk
+async def test_producer_ids_are_given_out_once_even_across_a_power_cut(sim: Simulation, disk: SimDisk) -> None:
+    broker = await start(sim, disk)
+    ids = await asyncio.gather(*(broker.node.producer_ids.take() for _ in range(20)))
+    disk.crash()
+    broker = await start(sim, disk)
+    ids += [await broker.node.producer_ids.take() for _ in range(20)]
+    assert len(set(ids)) == 40
+    await broker.stop()
+
+
+@on_a_simulated_disk
+async def test_what_is_kept_is_seen_also_where_the_producer_has_hung_up(sim: Simulation, disk: SimDisk) -> None:
+    broker = await start(sim, disk)
+    await create(broker, "orders")
+    partition = broker.node.partitions.named("orders", 0)
+    assert partition is not None
+    partition.append(bytearray(encode_values([b"value"], timestamp=TimestampMs(1))))  # and nobody waits for it
+    waiter = asyncio.get_running_loop().create_future()
+    partition.add_waiter(waiter)
+    await waiter
+    assert partition.high_watermark == 1
+    await broker.stop()
+
+
+@on_a_simulated_disk
+async def test_an_acknowledged_offset_survives_a_power_cut(sim: Simulation, disk: SimDisk) -> None:
+    at = TopicPartition("orders", 0)
+    broker = await start(sim, disk)
+    await create(broker, "orders")
+    committed = await broker.node.groups.ask(
+        "readers", lambda token: CommitOffsets(token=token, offsets=(OffsetToCommit(at, Offset(17)),))
+    )
+    assert committed.partitions == ((at, 0),)
+    disk.crash()
+    broker = await start(sim, disk)
+    found = await broker.node.groups.ask("readers", lambda token: FetchOffsets(token=token, partitions=(at,)))
+    [(_, record)] = found.offsets
+    assert record.offset == 17
+    await broker.stop()
+
+
+@on_a_simulated_disk
+async def test_a_data_directory_belongs_to_one_node(sim: Simulation, disk: SimDisk) -> None:
+    broker = await start(sim, disk)
+    await broker.stop()
+    with pytest.raises(InvalidSetting, match="belongs to node 1"):
+        await start(sim, disk, node_id=2)
