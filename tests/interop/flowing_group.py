@@ -156,8 +156,8 @@ class Flow:
         assert not self._thread.is_alive(), "the flow cannot stop"
 
 
-def seconds_until_shared(story: Story, wanted: dict[str, int]) -> float:
-    began = time.monotonic()
+def seconds_until_shared(story: Story, wanted: dict[str, int], *, began: float) -> float:
+    """Since `began`, a monotonic time: a leaving member's own goodbye counts too."""
     for _ in until(lambda: story.shares() == wanted, what=f"shares are {wanted}, they are {story.shares()}"):
         _PAUSE.wait(0.005)
     return time.monotonic() - began

@@ -1,5 +1,7 @@
 """Members come and go while messages flow: nothing is lost, and partitions that stay are not touched."""
 
+import time
+
 import pytest
 
 from tests.interop.broker_process import BrokerProcess
@@ -32,18 +34,21 @@ def test_members_come_and_go_while_messages_flow(
     topic, story = new_topic(broker, partitions=PARTITIONS), Story()
     settings: dict[str, object] = {"group_id": new_name("group"), **PROTOCOLS[protocol]}
     flow = Flow(broker, topic, partitions=PARTITIONS)
+    began = time.monotonic()
     members = {name: Member(broker, name, topic, story, **settings) for name in ("ada", "bea", "cy")}
     try:
-        formed_s = seconds_until_shared(story, {"ada": 2, "bea": 2, "cy": 2})
+        formed_s = seconds_until_shared(story, {"ada": 2, "bea": 2, "cy": 2}, began=began)
         before_leave, moves_before_leave = story.owners(), len(story.moves)
 
+        began = time.monotonic()
         members.pop("cy").leave()
-        left_s = seconds_until_shared(story, {"ada": 3, "bea": 3})
+        left_s = seconds_until_shared(story, {"ada": 3, "bea": 3}, began=began)
         left = story.moves[moves_before_leave:]
         before_join, moves_before_join = story.owners(), len(story.moves)
 
+        began = time.monotonic()
         members["dan"] = Member(broker, "dan", topic, story, **settings)
-        joined_s = seconds_until_shared(story, {"ada": 2, "bea": 2, "dan": 2})
+        joined_s = seconds_until_shared(story, {"ada": 2, "bea": 2, "dan": 2}, began=began)
         joined = story.moves[moves_before_join:]
         after = story.owners()
 

@@ -6,13 +6,8 @@ from hypothesis import strategies as st
 
 from millpond.model.errors import InvalidTopicName
 from millpond.model.ids import Offset, TopicPartition
-from millpond.storage.names import (
-    check_topic_name,
-    offset_file,
-    offsets_of,
-    parse_partition_directory,
-    partition_directory,
-)
+from millpond.model.topic_names import check_topic_name
+from millpond.storage.names import offset_file, offsets_of, parse_partition_directory, partition_directory
 
 ALLOWED = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
 HOSTILE = [

@@ -8,8 +8,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from millpond.api.kafka.dispatch import Dispatcher
 from millpond.app.refusals import CannotStart
-from millpond.core.metadata.errors import TopicAlreadyExists
-from millpond.model.errors import InvalidSetting
+from millpond.model.errors import InvalidSetting, TopicAlreadyExists
 from millpond.testing import ManualClock, pytest_plugin
 from millpond.testing.broker import InProcessBroker
 

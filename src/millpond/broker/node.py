@@ -11,9 +11,8 @@ from millpond.broker.drivers.metadata import MetadataLog
 from millpond.broker.drivers.partition import Partition
 from millpond.broker.drivers.partitions import PartitionTable
 from millpond.broker.drivers.producer_ids import ProducerIds
-from millpond.core.metadata.errors import UnknownTopicId
 from millpond.core.metadata.image import Image
-from millpond.model.errors import RequestError, UnknownPartition
+from millpond.model.errors import RequestError, UnknownTopicId, UnknownTopicOrPartition
 from millpond.model.ports import Clock, Rng
 
 
@@ -37,7 +36,7 @@ class Node:
             return found
         if not topic and topic_id not in self.image.topics_by_id:
             return UnknownTopicId(f"there is no topic with id {topic_id.hex()}; ask for metadata by name")
-        return UnknownPartition(f"partition {partition} of {topic or topic_id.hex()} is not on this broker")
+        return UnknownTopicOrPartition(f"partition {partition} of {topic or topic_id.hex()} is not on this broker")
 
     @property
     def image(self) -> Image:

@@ -14,17 +14,30 @@
     │   ├── OutOfOrderSequence      an idempotent producer skipped or repeated numbers
     │   ├── DuplicateSequence       an idempotent batch older than those remembered
     │   ├── StaleProducerEpoch      a producer that a newer one has replaced
-    │   ├── UnknownPartition        a topic or partition that this broker does not have
+    │   ├── UnknownTopicOrPartition  a name nobody created, or a partition this broker does not have
     │   ├── FencedLeaderEpoch       asked in an epoch that is over: look up the leader again
     │   ├── UnknownLeaderEpoch      asked in an epoch that is not known here yet
     │   ├── InvalidTimestamp        a record's time further from now than its topic allows
-    │   └── InvalidAcks             a number of acknowledgements that means nothing
+    │   ├── InvalidAcks             a number of acknowledgements that means nothing
+    │   ├── MalformedMessage        bytes that are no message of the version they claim
+    │   ├── InvalidRequest          a request that contradicts itself, or names one thing twice
+    │   ├── UnknownTopicId          an id nobody created, or whose topic is deleted
+    │   ├── TopicAlreadyExists      a name that is taken
+    │   ├── InvalidPartitions       a number of partitions that cannot be
+    │   ├── InvalidReplicationFactor  more replicas than brokers, or none
+    │   ├── InvalidReplicaAssignment  replicas placed where they cannot be
+    │   ├── PolicyViolation         possible, but not allowed here: internal topics, too much at once
+    │   ├── TopicDeletionDisabled   this cluster deletes no topics
+    │   ├── ElectionNotNeeded       the leader is already the one asked for
+    │   ├── PreferredLeaderNotAvailable  the first replica is not there, or not in sync
+    │   └── EligibleLeadersNotAvailable  no replica is there
     └── StorageError                the machine's mistake: nothing was acknowledged
         ├── DiskFull                no space left; the log is as it was and keeps working
         ├── DiskFailed              the disk refused; the log takes no more until it is opened again
         ├── LogCorrupted            bytes on disk are not those that were written; never served
         ├── Truncated               an append was cut off again before it was kept
-        └── LogClosed               the log was closed while, or before, it was asked
+        ├── LogClosed               the log was closed while, or before, it was asked
+        └── UnreadableCommand       bytes of the metadata log that this version cannot read
 
 Our own bugs are not in the tree: they assert, and stop. `tests/model/test_errors.py` holds this drawing to the code.
 """
@@ -104,7 +117,7 @@ class StaleProducerEpoch(RequestError):
     grpc_code = "FAILED_PRECONDITION"
 
 
-class UnknownPartition(RequestError):
+class UnknownTopicOrPartition(RequestError):
     kafka_code = 3  # UNKNOWN_TOPIC_OR_PARTITION
     http_status = 404
     grpc_code = "NOT_FOUND"
@@ -131,6 +144,71 @@ class InvalidTimestamp(RequestError):
 
 class InvalidAcks(RequestError):
     kafka_code = 21  # INVALID_REQUIRED_ACKS
+
+
+class MalformedMessage(RequestError):
+    kafka_code = 42  # INVALID_REQUEST
+
+
+class InvalidRequest(RequestError):
+    kafka_code = 42  # INVALID_REQUEST
+
+
+class UnknownTopicId(RequestError):
+    kafka_code = 100  # UNKNOWN_TOPIC_ID
+    http_status = 404
+    grpc_code = "NOT_FOUND"
+    retriable = True
+
+
+class TopicAlreadyExists(RequestError):
+    kafka_code = 36  # TOPIC_ALREADY_EXISTS
+    http_status = 409
+    grpc_code = "ALREADY_EXISTS"
+
+
+class InvalidPartitions(RequestError):
+    kafka_code = 37  # INVALID_PARTITIONS
+
+
+class InvalidReplicationFactor(RequestError):
+    kafka_code = 38  # INVALID_REPLICATION_FACTOR
+
+
+class InvalidReplicaAssignment(RequestError):
+    kafka_code = 39  # INVALID_REPLICA_ASSIGNMENT
+
+
+class PolicyViolation(RequestError):
+    kafka_code = 44  # POLICY_VIOLATION
+    http_status = 403
+    grpc_code = "FAILED_PRECONDITION"
+
+
+class TopicDeletionDisabled(RequestError):
+    kafka_code = 73  # TOPIC_DELETION_DISABLED
+    http_status = 403
+    grpc_code = "FAILED_PRECONDITION"
+
+
+class ElectionNotNeeded(RequestError):
+    kafka_code = 84  # ELECTION_NOT_NEEDED
+    http_status = 409
+    grpc_code = "FAILED_PRECONDITION"
+
+
+class PreferredLeaderNotAvailable(RequestError):
+    kafka_code = 80  # PREFERRED_LEADER_NOT_AVAILABLE
+    http_status = 503
+    grpc_code = "UNAVAILABLE"
+    retriable = True
+
+
+class EligibleLeadersNotAvailable(RequestError):
+    kafka_code = 83  # ELIGIBLE_LEADERS_NOT_AVAILABLE
+    http_status = 503
+    grpc_code = "UNAVAILABLE"
+    retriable = True
 
 
 class StorageError(MillpondError):
@@ -172,3 +250,9 @@ class Truncated(StorageError):
 
 class LogClosed(StorageError):
     pass
+
+
+class UnreadableCommand(StorageError):
+    http_status = 500
+    grpc_code = "DATA_LOSS"
+    retriable = False  # the bytes will not change

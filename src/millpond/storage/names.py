@@ -15,9 +15,9 @@ Pure.
 
 import re
 
-from millpond.model.errors import InvalidTopicName
 from millpond.model.ids import Offset, TopicPartition
-from millpond.model.limits import PARTITIONS_PER_TOPIC_MAX, TOPIC_NAME_CHARS_MAX
+from millpond.model.limits import PARTITIONS_PER_TOPIC_MAX
+from millpond.model.topic_names import check_topic_name, is_topic_name
 
 LOG = ".log"
 INDEX = ".index"
@@ -27,22 +27,8 @@ CHECKPOINT = "checkpoint"
 LEADER_EPOCHS = "leader-epochs"
 CLEAN_SHUTDOWN = "clean-shutdown"
 
-_TOPIC = re.compile(r"[a-zA-Z0-9._-]+")
 _PARTITION_DIRECTORY = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>0|[1-9][0-9]{0,4})")
 _OFFSET_FILE = re.compile(r"(?P<offset>[0-9]{20})(?P<suffix>\.[a-z]+)")
-
-
-def _is_topic_name(topic: str) -> bool:
-    return topic not in (".", "..") and len(topic) <= TOPIC_NAME_CHARS_MAX and _TOPIC.fullmatch(topic) is not None
-
-
-def check_topic_name(topic: str) -> None:
-    if not _is_topic_name(topic):
-        shown = topic if len(topic) <= 80 else topic[:80] + "…"
-        raise InvalidTopicName(
-            f"{shown!r} ({len(topic)} characters) is no topic name; allowed are 1 to {TOPIC_NAME_CHARS_MAX} of "
-            "a-z A-Z 0-9 . _ - and neither '.' nor '..'"
-        )
 
 
 def partition_directory(at: TopicPartition) -> str:
@@ -54,7 +40,7 @@ def partition_directory(at: TopicPartition) -> str:
 def parse_partition_directory(name: str) -> TopicPartition | None:
     """None for a directory that is not a partition's."""
     match = _PARTITION_DIRECTORY.fullmatch(name)
-    if match is None or not _is_topic_name(match["topic"]):
+    if match is None or not is_topic_name(match["topic"]):
         return None
     return TopicPartition(match["topic"], int(match["partition"]))
 

@@ -5,7 +5,7 @@ from random import Random
 from millpond.core.metadata.commands import NO_LEADER, Command, Endpoint
 from millpond.core.metadata.elections import register_broker
 from millpond.core.metadata.image import EMPTY, Image, apply_all
-from millpond.core.metadata.topic_names import folded
+from millpond.core.metadata.internal_topics import folded
 
 STATIC: dict[str, str] = {}
 

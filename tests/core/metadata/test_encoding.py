@@ -21,7 +21,7 @@ from millpond.core.metadata.commands import (
     SetTopicConfigs,
 )
 from millpond.core.metadata.encoding import COMMAND_BYTES_MAX, decode, encode
-from millpond.core.metadata.errors import UnreadableCommand
+from millpond.model.errors import UnreadableCommand
 from millpond.model.ids import LeaderEpoch
 
 ID = bytes(range(16))

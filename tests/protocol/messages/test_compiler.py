@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from millpond.model.errors import MalformedMessage
 from millpond.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from millpond.protocol.messages.compiler import MalformedMessage, decode, encode
+from millpond.protocol.messages.compiler import decode, encode
 from millpond.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,

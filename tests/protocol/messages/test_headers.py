@@ -7,8 +7,9 @@ import pytest
 from kio.serial import entity_writer
 from kio.static.primitive import i16, i32
 
+from millpond.model.errors import MalformedMessage
 from millpond.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
-from millpond.protocol.messages.compiler import MalformedMessage, decode
+from millpond.protocol.messages.compiler import decode
 from millpond.protocol.messages.headers import (
     RequestHeader,
     parse_request_header,

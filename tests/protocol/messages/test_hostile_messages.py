@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from millpond.protocol.messages.compiler import MalformedMessage, decode, encode
+from millpond.model.errors import MalformedMessage
+from millpond.protocol.messages.compiler import decode, encode
 from millpond.protocol.messages.decoders import ELEMENTS_MAX
 from millpond.protocol.messages.encoders import uvarint
 from millpond.protocol.messages.fetch import FetchRequest, FetchResponse

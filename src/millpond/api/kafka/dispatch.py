@@ -17,8 +17,9 @@ from typing import Any, Final, Protocol
 from millpond.api.kafka.context import Context
 from millpond.api.kafka.served import SERVED
 from millpond.broker.node import Node
+from millpond.model.errors import MalformedMessage
 from millpond.model.ports import Buffer
-from millpond.protocol.messages.compiler import MalformedMessage, decode, encode
+from millpond.protocol.messages.compiler import decode, encode
 from millpond.protocol.messages.fields import Message
 from millpond.protocol.messages.headers import RequestHeader, parse_request_header, response_header_version
 from millpond.protocol.messages.registry import API_VERSIONS_KEY

@@ -26,7 +26,7 @@ from millpond.core.groups.registry import ForGroup, GroupRegistry, Request
 from millpond.core.groups.settings import GroupSettings
 from millpond.core.metadata.controller import auto_create
 from millpond.core.metadata.image import Image
-from millpond.core.metadata.topic_names import CONSUMER_OFFSETS
+from millpond.core.metadata.internal_topics import CONSUMER_OFFSETS
 from millpond.model.errors import StorageError
 from millpond.model.ids import Offset, TimestampMs
 from millpond.model.limits import MIB

@@ -4,9 +4,8 @@ Invariant: what consumers have not been able to see yet is never deleted. Driven
 """
 
 from millpond.broker.drivers.partition import Partition
-from millpond.core.metadata.errors import PolicyViolation
-from millpond.core.metadata.topic_names import INTERNAL
-from millpond.model.errors import InvalidTopicName, OffsetOutOfRange, UnknownPartition
+from millpond.core.metadata.internal_topics import INTERNAL
+from millpond.model.errors import InvalidTopicName, OffsetOutOfRange, PolicyViolation, UnknownTopicOrPartition
 from millpond.model.ids import Offset
 
 HIGH_WATERMARK = Offset(-1)
@@ -15,7 +14,7 @@ HIGH_WATERMARK = Offset(-1)
 async def delete_records(partition: Partition | None, before: Offset) -> Offset:
     """Returns the new start, durable; it is the old one where that is further on."""
     if partition is None:
-        raise UnknownPartition("this broker has no such partition; ask for metadata")
+        raise UnknownTopicOrPartition("this broker has no such partition; ask for metadata")
     if partition.at.topic in INTERNAL:
         raise InvalidTopicName(f"{partition.at.topic} is one of Millpond's own; its records stay")
     if partition.config.compact and not partition.config.delete:

@@ -13,10 +13,9 @@ from millpond.core.metadata.broker_configs import BROKER_KEYS, check_dynamic, la
 from millpond.core.metadata.commands import ALL_BROKERS, Command, Pairs, SetBrokerConfigs, SetTopicConfigs
 from millpond.core.metadata.config_keys import ConfigKey, ConfigType, split_list
 from millpond.core.metadata.decisions import Decision, Refused
-from millpond.core.metadata.errors import InvalidRequest, PolicyViolation, UnknownTopicOrPartition
 from millpond.core.metadata.image import Image, Topic
 from millpond.core.metadata.topic_configs import TOPIC_KEYS, check_together, check_topic_configs, effective, text_of
-from millpond.model.errors import InvalidSetting, RequestError
+from millpond.model.errors import InvalidRequest, InvalidSetting, PolicyViolation, RequestError, UnknownTopicOrPartition
 
 
 class ConfigOperation(IntEnum):

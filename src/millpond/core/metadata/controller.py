@@ -23,25 +23,28 @@ from millpond.core.metadata.commands import (
 )
 from millpond.core.metadata.configs import ConfigEntry, describe_topic
 from millpond.core.metadata.decisions import Decision, Refused
-from millpond.core.metadata.errors import (
+from millpond.core.metadata.image import Image, Topic, apply
+from millpond.core.metadata.internal_topics import INTERNAL, RESERVED, InternalTopic, folded
+from millpond.core.metadata.placement import place
+from millpond.core.metadata.topic_configs import check_together, check_topic_configs, effective
+from millpond.model.errors import (
     InvalidPartitions,
     InvalidReplicaAssignment,
     InvalidReplicationFactor,
     InvalidRequest,
+    InvalidSetting,
+    InvalidTopicName,
     PolicyViolation,
+    RequestError,
     TopicAlreadyExists,
     TopicDeletionDisabled,
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from millpond.core.metadata.image import Image, Topic, apply
-from millpond.core.metadata.placement import place
-from millpond.core.metadata.topic_configs import check_together, check_topic_configs, effective
-from millpond.core.metadata.topic_names import INTERNAL, RESERVED, InternalTopic, check_topic_name, folded
-from millpond.model.errors import InvalidSetting, InvalidTopicName, RequestError
 from millpond.model.ids import ProducerId
 from millpond.model.limits import PARTITIONS_PER_TOPIC_MAX
 from millpond.model.ports import Rng
+from millpond.model.topic_names import check_topic_name
 
 UNSPECIFIED = -1
 """In place of a number of partitions or replicas: the broker's default, or as the assignments say."""

@@ -19,14 +19,14 @@ from millpond.core.metadata.commands import (
     RegisterBroker,
 )
 from millpond.core.metadata.decisions import Decision, Refused
-from millpond.core.metadata.errors import (
+from millpond.core.metadata.image import Image, Partition, Topic, apply
+from millpond.model.errors import (
     ElectionNotNeeded,
     EligibleLeadersNotAvailable,
     PreferredLeaderNotAvailable,
+    RequestError,
     UnknownTopicOrPartition,
 )
-from millpond.core.metadata.image import Image, Partition, Topic, apply
-from millpond.model.errors import RequestError
 from millpond.model.ids import LeaderEpoch, TopicPartition
 
 

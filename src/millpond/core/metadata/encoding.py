@@ -33,7 +33,7 @@ from millpond.core.metadata.commands import (
     SetBrokerConfigs,
     SetTopicConfigs,
 )
-from millpond.core.metadata.errors import UnreadableCommand
+from millpond.model.errors import UnreadableCommand
 from millpond.model.ids import LeaderEpoch
 from millpond.model.limits import MIB, TOPIC_NAME_CHARS_MAX
 

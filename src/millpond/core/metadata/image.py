@@ -31,7 +31,7 @@ from millpond.core.metadata.commands import (
     SetBrokerConfigs,
     SetTopicConfigs,
 )
-from millpond.core.metadata.topic_names import INTERNAL, folded
+from millpond.core.metadata.internal_topics import INTERNAL, folded
 from millpond.model.ids import LeaderEpoch, TopicPartition
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})

@@ -14,8 +14,9 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
+from millpond.model.errors import MalformedMessage
 from millpond.model.ports import Buffer
-from millpond.protocol.messages.decoders import DecoderWriter, MalformedMessage
+from millpond.protocol.messages.decoders import DecoderWriter
 from millpond.protocol.messages.encoders import EncoderWriter
 from millpond.protocol.messages.fields import Message
 

@@ -19,7 +19,8 @@ Driven by the group coordinator and by clients.
 import struct
 from typing import ClassVar, Final, TypeVar
 
-from millpond.protocol.messages.compiler import MalformedMessage, decode, encode
+from millpond.model.errors import MalformedMessage
+from millpond.protocol.messages.compiler import decode, encode
 from millpond.protocol.messages.fields import Kind, array, data, int32, served, string, wire
 
 M = TypeVar("M", "ConsumerProtocolSubscription", "ConsumerProtocolAssignment")

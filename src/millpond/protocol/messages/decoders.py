@@ -11,7 +11,7 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final
 
-from millpond.model.errors import RequestError
+from millpond.model.errors import MalformedMessage
 from millpond.protocol.messages.fields import Field, Kind, fields_of
 from millpond.protocol.messages.source import Source
 
@@ -19,12 +19,6 @@ UVARINT_BYTES_MAX: Final = 5
 ELEMENTS_MAX: Final = 2_000_000
 """Most elements that all arrays of one message may have together. A wall: a struct of two bytes on the wire takes more
 than a hundred in memory, so that the size of the frame alone bounds too little."""
-
-
-class MalformedMessage(RequestError):
-    """Bytes that are no such message: cut short, lengths that lie, null where none may be."""
-
-    kafka_code = 42  # INVALID_REQUEST
 
 
 def read_uvarint(buffer: memoryview | bytes, position: int) -> tuple[int, int]:

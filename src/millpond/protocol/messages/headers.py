@@ -17,8 +17,9 @@ Pure. Driven by the Kafka front door and by clients.
 import struct
 from typing import Final, NamedTuple
 
+from millpond.model.errors import MalformedMessage
 from millpond.model.ports import Buffer
-from millpond.protocol.messages.compiler import MalformedMessage, encode, is_flexible
+from millpond.protocol.messages.compiler import encode, is_flexible
 from millpond.protocol.messages.decoders import read_uvarint
 from millpond.protocol.messages.fields import Message
 from millpond.protocol.messages.registry import API_VERSIONS_KEY, APIS

@@ -14,8 +14,7 @@ from millpond.broker.node import Node
 from millpond.core.metadata.alterations import AlterConfigs, ConfigItem, alter_configs
 from millpond.core.metadata.commands import ALL_BROKERS
 from millpond.core.metadata.decisions import Refused
-from millpond.core.metadata.errors import InvalidRequest
-from millpond.model.errors import RequestError
+from millpond.model.errors import InvalidRequest, RequestError
 from millpond.protocol.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResourceResponse,

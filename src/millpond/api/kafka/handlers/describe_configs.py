@@ -13,9 +13,8 @@ from millpond.broker.node import Node
 from millpond.core.metadata.broker_configs import layers
 from millpond.core.metadata.commands import ALL_BROKERS
 from millpond.core.metadata.configs import ConfigEntry, describe_broker, describe_shared, describe_topic
-from millpond.core.metadata.errors import InvalidRequest, UnknownTopicOrPartition
-from millpond.core.metadata.topic_names import check_topic_name
-from millpond.model.errors import MillpondError
+from millpond.model.errors import InvalidRequest, MillpondError, UnknownTopicOrPartition
+from millpond.model.topic_names import check_topic_name
 from millpond.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,

@@ -6,7 +6,7 @@ Behaviour: each with its newest batch. There are no transactions yet, so none ha
 from millpond.api.kafka.context import Context
 from millpond.broker.drivers.partition import Partition
 from millpond.broker.node import Node
-from millpond.model.errors import UnknownPartition
+from millpond.model.errors import UnknownTopicOrPartition
 from millpond.protocol.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -32,7 +32,7 @@ def answer(node: Node, request: DescribeProducersRequest, context: Context) -> D
 def _partition(node: Node, topic: str, number: int) -> PartitionResponse:
     partition = node.partitions.named(topic, number)
     if partition is None:
-        error = UnknownPartition(f"{topic}-{number} is not on this broker")
+        error = UnknownTopicOrPartition(f"{topic}-{number} is not on this broker")
         return PartitionResponse(partition_index=number, error_code=error.kafka_code, error_message=str(error))
     return PartitionResponse(partition_index=number, active_producers=_producers(partition))
 

@@ -8,10 +8,9 @@ from collections.abc import Iterable
 
 from millpond.api.kafka.context import Context
 from millpond.broker.node import Node
-from millpond.core.metadata.errors import InvalidRequest, UnknownTopicOrPartition
 from millpond.core.metadata.image import Image, Topic
-from millpond.core.metadata.topic_names import check_topic_name
-from millpond.model.errors import InvalidTopicName
+from millpond.model.errors import InvalidRequest, InvalidTopicName, UnknownTopicOrPartition
+from millpond.model.topic_names import check_topic_name
 from millpond.protocol.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,

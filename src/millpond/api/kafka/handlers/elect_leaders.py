@@ -11,8 +11,8 @@ from millpond.api.kafka.context import Context
 from millpond.broker.node import Node
 from millpond.core.metadata.decisions import Decision, Refused
 from millpond.core.metadata.elections import Elected, Election, elect_leaders
-from millpond.core.metadata.errors import ElectionNotNeeded, InvalidRequest
 from millpond.core.metadata.image import Image
+from millpond.model.errors import ElectionNotNeeded, InvalidRequest
 from millpond.model.ids import TopicPartition
 from millpond.protocol.messages.elect_leaders import (
     ElectLeadersRequest,

@@ -10,8 +10,7 @@ from millpond.api.kafka.context import Context
 from millpond.api.kafka.handlers.alter_configs import Alteration, alter
 from millpond.broker.node import Node
 from millpond.core.metadata.alterations import ConfigItem, ConfigOperation
-from millpond.core.metadata.errors import InvalidRequest
-from millpond.model.errors import RequestError
+from millpond.model.errors import InvalidRequest, RequestError
 from millpond.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     AlterConfigsResourceResponse,

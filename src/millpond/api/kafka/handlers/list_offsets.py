@@ -6,7 +6,7 @@ Behaviour: -1 is the end that consumers see, -2 the start, -3 the newest time, a
 from millpond.api.kafka.context import Context
 from millpond.broker.node import Node
 from millpond.broker.operations.list_offsets import list_offset
-from millpond.model.errors import MillpondError, UnknownPartition
+from millpond.model.errors import MillpondError, UnknownTopicOrPartition
 from millpond.model.ids import LeaderEpoch
 from millpond.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -32,7 +32,7 @@ def _partition(node: Node, topic: str, part: ListOffsetsPartition) -> ListOffset
     try:
         partition = node.partitions.named(topic, part.partition_index)
         if partition is None:
-            raise UnknownPartition(f"{topic}-{part.partition_index} is not on this broker")
+            raise UnknownTopicOrPartition(f"{topic}-{part.partition_index} is not on this broker")
         partition.check_epoch(LeaderEpoch(part.current_leader_epoch))
         found = list_offset(partition, part.timestamp)
     except MillpondError as error:

@@ -12,8 +12,8 @@ from millpond.broker.node import Node
 from millpond.core.metadata.controller import auto_create
 from millpond.core.metadata.decisions import Refused
 from millpond.core.metadata.image import Image, Topic
-from millpond.core.metadata.topic_names import check_topic_name
 from millpond.model.errors import InvalidTopicName
+from millpond.model.topic_names import check_topic_name
 from millpond.protocol.messages.fields import NO_ID
 from millpond.protocol.messages.metadata import (
     MetadataRequest,

@@ -5,7 +5,7 @@ Behaviour: an epoch newer than any here is answered with -1 and -1.
 
 from millpond.api.kafka.context import Context
 from millpond.broker.node import Node
-from millpond.model.errors import MillpondError, UnknownPartition
+from millpond.model.errors import MillpondError, UnknownTopicOrPartition
 from millpond.model.ids import LeaderEpoch
 from millpond.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -31,7 +31,7 @@ def _partition(node: Node, topic: str, part: OffsetForLeaderPartition) -> EpochE
     try:
         partition = node.partitions.named(topic, part.partition)
         if partition is None:
-            raise UnknownPartition(f"{topic}-{part.partition} is not on this broker")
+            raise UnknownTopicOrPartition(f"{topic}-{part.partition} is not on this broker")
         partition.check_epoch(LeaderEpoch(part.current_leader_epoch))
     except MillpondError as error:
         return EpochEndOffset(partition=part.partition, error_code=error.kafka_code)
