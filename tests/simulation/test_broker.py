@@ -22,7 +22,9 @@ from tests.simulation.history import Violation
 from tests.simulation.wire_client import Refused
 
 SEEDS = 30
-QUICK_SEEDS = (1000, 1001, 1002)
+SEEDS_FOR_A_MUTANT = 120
+"""All were found within `SEEDS` when they were planted; what a seed does shifts with each change of the broker."""
+QUICK_SEEDS = (1002, 1005, 1009)
 
 Mutant = Callable[[pytest.MonkeyPatch], None]
 
@@ -48,7 +50,7 @@ def test_whatever_happens_to_the_broker_clients_can_rely_on_what_they_were_told(
 def test_a_few_lives_end_well(seed: int) -> None:
     outcome = run_seed(seed, lives=3)
     assert outcome.lives == 3
-    assert outcome.steps > 100
+    assert outcome.steps > 1000
 
 
 def test_one_seed_gives_one_trace_in_two_processes() -> None:
@@ -136,5 +138,5 @@ def test_a_planted_bug_is_found(mutant: Mutant, named: str, monkeypatch: pytest.
 
 
 def run_all_seeds() -> None:
-    for seed in range(SEEDS):
+    for seed in range(SEEDS_FOR_A_MUTANT):
         run_seed(seed)

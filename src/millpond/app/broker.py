@@ -20,7 +20,7 @@ from millpond.broker.drivers.producer_ids import ProducerIds
 from millpond.broker.drivers.upkeep import keep_up
 from millpond.broker.node import Node
 from millpond.core.groups.settings import GroupSettings
-from millpond.core.metadata.broker_configs import check_static
+from millpond.core.metadata.broker_configs import check_static, value_of
 from millpond.core.metadata.commands import Endpoint
 from millpond.core.metadata.elections import register_broker
 from millpond.core.metadata.image import EMPTY
@@ -31,6 +31,7 @@ from millpond.net.server import FrameServer
 from millpond.storage.checkpoints import make_directory, read_document, write_document
 
 NODE_DOCUMENT = "node"
+_FOR_EVER_MS = 10 * 365 * 86_400_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,12 +74,16 @@ class Broker:
         check_static(settings.configs)
         claim_directory(filesystem, settings)
         metadata = MetadataLog(filesystem, settings.data_directory, clock)
-        partitions = PartitionTable(filesystem, settings.data_directory, settings.node_id, settings.configs)
+        partitions = PartitionTable(
+            filesystem, settings.data_directory, settings.node_id, settings.configs, on_error=on_error
+        )
         try:
             metadata.listen(partitions.follow)
             partitions.follow(EMPTY, metadata.image)
             node = _node(settings, metadata, partitions, clock, rng)
-            server = FrameServer(Dispatcher(node).handle, NetworkLimits(), on_error=lambda error, _: on_error(error))
+            server = FrameServer(
+                Dispatcher(node).handle, network_limits(settings.configs), on_error=lambda error, _: on_error(error)
+            )
             await server.start(settings.host, settings.port)
             host, port = settings.advertised_host or settings.host, settings.advertised_port or server.port
             endpoints = (Endpoint("PLAINTEXT", host, port),)
@@ -88,7 +93,7 @@ class Broker:
             await partitions.close()
             await metadata.close()
             raise
-        upkeep = keep_up(partitions, clock, pause_seconds=settings.upkeep_seconds, on_error=on_error)
+        upkeep = keep_up(metadata, partitions, clock, pause_seconds=settings.upkeep_seconds, on_error=on_error)
         return cls(node, server, asyncio.get_running_loop().create_task(upkeep))
 
     async def stop(self, *, grace_seconds: float = 10) -> None:
@@ -118,7 +123,7 @@ def claim_directory(filesystem: Filesystem, settings: BrokerSettings) -> None:
 
 def _node(settings: BrokerSettings, metadata: MetadataLog, partitions: PartitionTable, clock: Clock, rng: Rng) -> Node:
     groups = GroupCoordinator(
-        metadata, partitions, static=settings.configs, clock=clock, rng=rng, settings=GroupSettings()
+        metadata, partitions, static=settings.configs, clock=clock, rng=rng, settings=group_settings(settings.configs)
     )
     metadata.listen(groups.follow)
     return Node(
@@ -132,3 +137,26 @@ def _node(settings: BrokerSettings, metadata: MetadataLog, partitions: Partition
         producer_ids=ProducerIds(metadata),
         groups=groups,
     )
+
+
+def group_settings(configs: Mapping[str, str]) -> GroupSettings:
+    return GroupSettings(
+        initial_rebalance_delay_ms=_whole("group.initial.rebalance.delay.ms", configs),
+        session_timeout_ms_min=_whole("group.min.session.timeout.ms", configs),
+        session_timeout_ms_max=_whole("group.max.session.timeout.ms", configs),
+        offsets_retention_ms=_whole("offsets.retention.minutes", configs) * 60_000,
+    )
+
+
+def network_limits(configs: Mapping[str, str]) -> NetworkLimits:
+    idle_ms = _whole("connections.max.idle.ms", configs)
+    return NetworkLimits(
+        frame_bytes_max=_whole("socket.request.max.bytes", configs),
+        idle_seconds=(idle_ms if idle_ms > 0 else _FOR_EVER_MS) / 1000,
+    )
+
+
+def _whole(name: str, configs: Mapping[str, str]) -> int:
+    value = value_of(name, configs)
+    assert isinstance(value, int), (name, value)
+    return value

@@ -12,7 +12,7 @@ from millpond.broker.drivers.partition import Partition
 from millpond.broker.drivers.partitions import PartitionTable
 from millpond.broker.drivers.producer_ids import ProducerIds
 from millpond.core.metadata.image import Image
-from millpond.model.errors import RequestError, UnknownTopicId, UnknownTopicOrPartition
+from millpond.model.errors import MillpondError, UnknownTopicId, UnknownTopicOrPartition
 from millpond.model.ports import Clock, Rng
 
 
@@ -29,11 +29,15 @@ class Node:
     producer_ids: ProducerIds
     groups: GroupCoordinator
 
-    def find(self, topic: str, topic_id: bytes, partition: int) -> Partition | RequestError:
+    def find(self, topic: str, topic_id: bytes, partition: int) -> Partition | MillpondError:
         """By id where there is one, and then the name is empty; or why there is none."""
         found = self.partitions.named(topic, partition) if topic else self.partitions.with_id(topic_id, partition)
         if found is not None:
             return found
+        known = self.image.topics_by_id.get(topic_id)
+        failure = self.partitions.failure(topic or (known.name if known else ""), partition)
+        if failure is not None:
+            return failure
         if not topic and topic_id not in self.image.topics_by_id:
             return UnknownTopicId(f"there is no topic with id {topic_id.hex()}; ask for metadata by name")
         return UnknownTopicOrPartition(f"partition {partition} of {topic or topic_id.hex()} is not on this broker")

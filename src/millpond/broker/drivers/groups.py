@@ -10,6 +10,7 @@ Driven by the front doors through `ask`, by the metadata log through `follow`, a
 
 import asyncio
 import itertools
+import struct
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple
@@ -27,7 +28,7 @@ from millpond.core.groups.settings import GroupSettings
 from millpond.core.metadata.controller import auto_create
 from millpond.core.metadata.image import Image
 from millpond.core.metadata.internal_topics import CONSUMER_OFFSETS
-from millpond.model.errors import StorageError
+from millpond.model.errors import DiskFailed, StorageError
 from millpond.model.ids import Offset, TimestampMs
 from millpond.model.limits import MIB
 from millpond.model.ports import Clock, Rng
@@ -76,7 +77,7 @@ class GroupCoordinator:
 
     def ask(self, group: str, make: Callable[[Token], Request]) -> Awaitable[Any]:
         """The answer to a request, which takes effect at once unless there is nowhere to keep it yet."""
-        if self._kept_in():
+        if CONSUMER_OFFSETS in self._metadata.image.topics:
             return self._ask(group, make)
         return self._ask_later(group, make)
 
@@ -126,9 +127,8 @@ class GroupCoordinator:
             return
         key, value = encode(record)
         stamp = TimestampMs(self._clock.wall_ms())
-        partitions = self._kept_in()
-        partition = partitions[_hash(record.group) % len(partitions)]
         try:
+            partition = self._partition_of(record.group)
             appended = partition.append(bytearray(encode_batch([NewRecord(value, key=key, timestamp=stamp)])))
         except StorageError as error:
             self._fail(error)
@@ -182,6 +182,16 @@ class GroupCoordinator:
         self._timer = None
         self._perform(self.registry.step(Tick(), now=self._now()))
 
+    def _partition_of(self, group: str) -> Partition:
+        topic = self._metadata.image.topics[CONSUMER_OFFSETS]
+        number = _hash(group) % len(topic.partitions)
+        partition = self._partitions.named(CONSUMER_OFFSETS, number)
+        if partition is None:
+            raise DiskFailed(
+                f"{CONSUMER_OFFSETS}-{number}, which keeps group {group!r}, is not open; see the broker's log"
+            )
+        return partition
+
     def _kept_in(self) -> list[Partition]:
         topic = self._metadata.image.topics.get(CONSUMER_OFFSETS)
         if topic is None:
@@ -193,7 +203,7 @@ class GroupCoordinator:
 def _hash(text: str) -> int:
     """As Kafka spreads groups over partitions: Java's string hash, without its sign."""
     value = 0
-    for unit in text.encode("utf-16-be", "surrogatepass")[1::2]:
+    for (unit,) in struct.iter_unpack("!H", text.encode("utf-16-be", "surrogatepass")):
         value = (value * 31 + unit) & 0xFFFF_FFFF
     return value & 0x7FFF_FFFF
 

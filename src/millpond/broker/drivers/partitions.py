@@ -7,12 +7,13 @@ Driven by the metadata log, which calls `follow` with each change of the image.
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from millpond.broker.drivers.partition import Partition
 from millpond.core.metadata.broker_configs import layers
 from millpond.core.metadata.image import Image, Topic
 from millpond.core.metadata.topic_configs import TopicConfig, effective
+from millpond.model.errors import StorageError
 from millpond.model.ids import LeaderEpoch, TopicPartition
 from millpond.model.ports import Filesystem
 from millpond.storage.checkpoints import make_directory, read_document, write_document
@@ -25,12 +26,22 @@ REMOVED = ".removed"
 
 
 class PartitionTable:
-    def __init__(self, filesystem: Filesystem, data_directory: str, node_id: int, static: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        filesystem: Filesystem,
+        data_directory: str,
+        node_id: int,
+        static: Mapping[str, str],
+        *,
+        on_error: Callable[[BaseException], None],
+    ) -> None:
         """`static` is the broker's own settings, which a topic without its own takes."""
         self._filesystem = filesystem
         self.data_directory = data_directory
         self._node_id = node_id
         self._static = static
+        self._on_error = on_error
+        self._failed: dict[TopicPartition, StorageError] = {}
         self._by_name: dict[TopicPartition, Partition] = {}
         self._by_id: dict[tuple[bytes, int], Partition] = {}
         self._removals: set[asyncio.Task[None]] = set()
@@ -44,10 +55,21 @@ class PartitionTable:
     def with_id(self, topic_id: bytes, partition: int) -> Partition | None:
         return self._by_id.get((topic_id, partition))
 
+    def failure(self, topic: str, partition: int) -> StorageError | None:
+        """Why a partition that should be here is not open."""
+        return self._failed.get(TopicPartition(topic, partition))
+
+    def open_what_failed(self, image: Image) -> None:
+        names = {at.topic for at in self._failed}
+        self._failed.clear()
+        for name in names & image.topics.keys():
+            self._open(image.topics[name], image)
+
     # Following the image
 
     def follow(self, before: Image, after: Image) -> None:
-        """Blocks while logs are opened; removals go on beside."""
+        """Blocks while logs are opened; removals go on beside. A log that cannot be opened is tried again later."""
+        self._failed.clear()
         for topic_id, topic in before.topics_by_id.items():
             if topic_id not in after.topics_by_id:
                 self._remove(topic)
@@ -60,10 +82,16 @@ class PartitionTable:
         for number, facts in enumerate(topic.partitions):
             if facts.leader != self._node_id:
                 continue
+            at = TopicPartition(topic.name, number)
             partition = self._by_id.get((topic.topic_id, number))
             if partition is None:
-                at = TopicPartition(topic.name, number)
-                partition = Partition(at, self._open_log(at, topic, config), config, facts.leader_epoch)
+                try:
+                    log = self._open_log(at, topic, config)
+                except StorageError as error:
+                    self._failed[at] = error
+                    self._on_error(error)
+                    continue
+                partition = Partition(at, log, config, facts.leader_epoch)
                 self._by_name[at] = self._by_id[topic.topic_id, number] = partition
             partition.leader_epoch = LeaderEpoch(facts.leader_epoch)
             partition.use(config, log_settings(config))

@@ -9,14 +9,14 @@ import asyncio
 from typing import NamedTuple
 
 from millpond.broker.drivers.partition import Partition
-from millpond.model.errors import MillpondError, RequestError
+from millpond.model.errors import MillpondError
 from millpond.model.ids import LeaderEpoch, Offset
 
 NOTHING = memoryview(b"")
 
 
 class Wanted(NamedTuple):
-    partition: Partition | RequestError
+    partition: Partition | MillpondError
     """Or why there is none."""
     offset: Offset
     bytes_max: int
@@ -57,7 +57,7 @@ def read_now(wanted: list[Wanted], *, bytes_max: int) -> list[Fetched]:
 def _read(wanted: Wanted, bytes_left: int, *, is_first: bool) -> Fetched:
     """Only the first that has anything may give a batch that is larger than the limits."""
     partition = wanted.partition
-    if isinstance(partition, RequestError):
+    if isinstance(partition, MillpondError):
         return Fetched(error=partition)
     log = partition.log
     try:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from millpond.broker.drivers.partition import Partition
-from millpond.model.errors import InvalidRecord, InvalidTimestamp, MillpondError, RequestError
+from millpond.model.errors import InvalidRecord, InvalidTimestamp, MillpondError
 from millpond.model.ids import NO_TIMESTAMP, Offset, TimestampMs
 from millpond.model.ports import Buffer
 from millpond.protocol.records import check_batch, decode_batch, parse_header, stamp_append_time
@@ -35,9 +35,9 @@ class Pending(NamedTuple):
     error: MillpondError | None = None
 
 
-def begin(partition: Partition | RequestError, batch: Buffer | None, *, now_ms: int) -> Pending:
+def begin(partition: Partition | MillpondError, batch: Buffer | None, *, now_ms: int) -> Pending:
     """In the place of a partition, why there is none."""
-    if isinstance(partition, RequestError):
+    if isinstance(partition, MillpondError):
         return Pending(error=partition)
     try:
         if not batch:

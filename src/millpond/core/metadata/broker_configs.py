@@ -72,7 +72,7 @@ _OWN = (
         "How long an idempotent producer that sends nothing is remembered.",
         least=1,
     ),
-    _own("group.initial.rebalance.delay.ms", _INT, "3000", "How long a new group waits for its other members."),
+    _own("group.initial.rebalance.delay.ms", _INT, "100", "How long a new group waits for its other members."),
     _own("group.min.session.timeout.ms", _INT, "6000", "The shortest session timeout a member may ask.", least=1),
     _own("group.max.session.timeout.ms", _INT, "1800000", "The longest session timeout a member may ask.", least=1),
     _own("fetch.max.bytes", _INT, "57671680", "The most bytes one fetch answers.", least=1024),
