@@ -5,12 +5,15 @@ SEED ?=
 CYCLES ?= 1000
 export PYTHONHASHSEED := 0
 
-.PHONY: help run test check format bench sim lock clean
+.PHONY: help run proof test check format bench sim lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
-run: .venv/.ready  ## watch the storage engine prove itself (the broker starts here once there is one)
+run: .venv/.ready  ## start a broker on 127.0.0.1:9092, data in ./millpond-data
+	@$(BIN)/millpond up
+
+proof: .venv/.ready  ## watch the storage engine prove itself: a million messages, then power cuts
 	@$(BIN)/python -m bench.proof
 
 test: .venv/.ready  ## everything CI runs
@@ -19,7 +22,7 @@ test: .venv/.ready  ## everything CI runs
 
 check: .venv/.ready  ## format, lint, types, layers, tidy and the fast tests: under a minute
 	@sh .ci/checks
-	@$(BIN)/python -m pytest -m "not slow"
+	@$(BIN)/python -m pytest -m "not slow" -n 2
 
 format: .venv/.ready  ## rewrite the source in the one format
 	@$(BIN)/ruff format .

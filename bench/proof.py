@@ -1,7 +1,4 @@
-"""`make run`: the storage engine proves itself, in front of you. A million messages, then power cuts.
-
-Until there is a broker to start, this is what there is to see.
-"""
+"""`make proof`: the storage engine proves itself, in front of you. A million messages, then power cuts."""
 
 import asyncio
 import random
