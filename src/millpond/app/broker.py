@@ -80,6 +80,7 @@ class Broker:
         try:
             metadata.listen(partitions.follow)
             partitions.follow(EMPTY, metadata.image)
+            partitions.require_all()
             node = _node(settings, metadata, partitions, clock, rng)
             server = FrameServer(
                 Dispatcher(node).handle, network_limits(settings.configs), on_error=lambda error, _: on_error(error)

@@ -59,6 +59,11 @@ class PartitionTable:
         """Why a partition that should be here is not open."""
         return self._failed.get(TopicPartition(topic, partition))
 
+    def require_all(self) -> None:
+        """At start: a broker whose disk cannot be read must not look like one that has nothing."""
+        for error in self._failed.values():
+            raise error
+
     def open_what_failed(self, image: Image) -> None:
         names = {at.topic for at in self._failed}
         self._failed.clear()

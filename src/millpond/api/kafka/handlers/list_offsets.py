@@ -6,8 +6,9 @@ Behaviour: -1 is the end that consumers see, -2 the start, -3 the newest time, a
 from millpond.api.kafka.context import Context
 from millpond.broker.node import Node
 from millpond.broker.operations.list_offsets import list_offset
-from millpond.model.errors import MillpondError, UnknownTopicOrPartition
+from millpond.model.errors import MillpondError
 from millpond.model.ids import LeaderEpoch
+from millpond.protocol.messages.fields import NO_ID
 from millpond.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -30,9 +31,9 @@ def answer(node: Node, request: ListOffsetsRequest, context: Context) -> ListOff
 
 def _partition(node: Node, topic: str, part: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
     try:
-        partition = node.partitions.named(topic, part.partition_index)
-        if partition is None:
-            raise UnknownTopicOrPartition(f"{topic}-{part.partition_index} is not on this broker")
+        partition = node.find(topic, NO_ID, part.partition_index)
+        if isinstance(partition, MillpondError):
+            raise partition
         partition.check_epoch(LeaderEpoch(part.current_leader_epoch))
         found = list_offset(partition, part.timestamp)
     except MillpondError as error:

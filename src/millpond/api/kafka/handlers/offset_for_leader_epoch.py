@@ -5,8 +5,9 @@ Behaviour: an epoch newer than any here is answered with -1 and -1.
 
 from millpond.api.kafka.context import Context
 from millpond.broker.node import Node
-from millpond.model.errors import MillpondError, UnknownTopicOrPartition
+from millpond.model.errors import MillpondError
 from millpond.model.ids import LeaderEpoch
+from millpond.protocol.messages.fields import NO_ID
 from millpond.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -29,9 +30,9 @@ def answer(node: Node, request: OffsetForLeaderEpochRequest, context: Context) -
 
 def _partition(node: Node, topic: str, part: OffsetForLeaderPartition) -> EpochEndOffset:
     try:
-        partition = node.partitions.named(topic, part.partition)
-        if partition is None:
-            raise UnknownTopicOrPartition(f"{topic}-{part.partition} is not on this broker")
+        partition = node.find(topic, NO_ID, part.partition)
+        if isinstance(partition, MillpondError):
+            raise partition
         partition.check_epoch(LeaderEpoch(part.current_leader_epoch))
     except MillpondError as error:
         return EpochEndOffset(partition=part.partition, error_code=error.kafka_code)
