@@ -28,10 +28,6 @@ QUICK_SEEDS = (1002, 1005, 1009)
 
 Mutant = Callable[[pytest.MonkeyPatch], None]
 
-# A request's coroutine that had not begun when its simulated process was killed is closed at the end of the run, and
-# CPython remarks that nobody awaited it.
-pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
-
 
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, SEEDS, 5))

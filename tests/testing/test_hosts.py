@@ -1,6 +1,8 @@
 """Hosts that are killed, lose power, stand still and come back."""
 
 import asyncio
+import gc
+import sys
 
 import pytest
 
@@ -54,6 +56,34 @@ def test_killed_code_never_runs_again_not_even_its_finally_blocks() -> None:
 
     simulate(1, scenario)
     assert effects == []
+
+
+def test_the_burial_of_killed_code_leaves_nothing_to_the_garbage_collector(recwarn: pytest.WarningsRecorder) -> None:
+    effects: list[str] = []
+
+    async def closes_many() -> None:
+        try:
+            await asyncio.sleep(1000)
+        finally:
+            # Gathering without a running loop would make a real one, which nobody closes.
+            await asyncio.gather(until_cancelled(effects), until_cancelled(effects))
+
+    async def scenario(sim: Simulation) -> None:
+        host = sim.host("a")
+        host.spawn(closes_many())
+        await asyncio.sleep(1)
+        host.kill()
+
+    unraisable: list[object] = []
+    hook, sys.unraisablehook = sys.unraisablehook, unraisable.append
+    asyncio.set_event_loop_policy(None)  # a thread that never had a loop, so that asking for one makes one
+    try:
+        simulate(1, scenario)
+        asyncio.set_event_loop(None)
+        gc.collect()
+    finally:
+        sys.unraisablehook = hook
+    assert (effects, unraisable, [str(warning.message) for warning in recwarn]) == ([], [], [])
 
 
 def test_cancelled_code_does_run_its_finally_blocks() -> None:

@@ -19,6 +19,7 @@ import math
 import random
 import socket
 import threading
+import warnings
 import weakref
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Sequence
@@ -276,8 +277,8 @@ class SimLoop(asyncio.BaseEventLoop):
         """
         life.fate = fate
         life.running = False
-        life.parked.clear()
         self._graveyard += [task for task in self._known_tasks() if task.life is life and not task.done()]
+        life.parked.clear()  # only now: it may be all that holds on to a task
         self._threads.forget(life)
         for watcher in life.watchers:
             if not watcher.done():
@@ -404,11 +405,20 @@ class SimLoop(asyncio.BaseEventLoop):
         if not self.is_closed() and not self.is_running():
             self.events.stop()
             self.network.vanish()
-            for task in [*self._graveyard, *self.tasks()]:
-                task._log_destroy_pending = False  # type: ignore[attr-defined]
-                _bury(task)
-            self._graveyard.clear()
+            self._graveyard += self.tasks()
+            self._bury_the_dead()
         super().close()
+
+    def _bury_the_dead(self) -> None:
+        """As if on the running loop: without one, asyncio.gather in a `finally` would make a real loop."""
+        asyncio._set_running_loop(self)
+        try:
+            with unbegun_coroutines_allowed():
+                for task in self._graveyard:  # which grows by tasks that `finally` blocks make
+                    _bury(task)
+        finally:
+            asyncio._set_running_loop(None)
+        self._graveyard.clear()
 
 
 def _is_task_step(handle: asyncio.Handle) -> bool:
@@ -426,9 +436,18 @@ def _describe(task: SimTask[Any]) -> str:
 
 
 def _bury(task: SimTask[Any]) -> None:
+    task._log_destroy_pending = False  # type: ignore[attr-defined]
     coroutine: Any = task.get_coro()
     for _ in range(CLOSE_TRIES_MAX):
         # A `finally` that awaits makes close() fail once; the next call closes it there.
         with contextlib.suppress(Exception, asyncio.CancelledError, GeneratorExit):
             task.context.run(coroutine.close)
             return
+
+
+@contextlib.contextmanager
+def unbegun_coroutines_allowed() -> Generator[None]:
+    """For the end of a world: what was handed to a task that ended before its first step has nobody to await it."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
+        yield

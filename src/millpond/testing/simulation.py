@@ -14,7 +14,7 @@ from typing import Any, Self, TypeVar
 
 from millpond.testing.clock import SimClock
 from millpond.testing.hosts import HERE, OUTSIDE, Fate, HostDown, Life
-from millpond.testing.loop import Deadlock, SimLoop, SimulationError
+from millpond.testing.loop import Deadlock, SimLoop, SimulationError, unbegun_coroutines_allowed
 from millpond.testing.trace import Field
 
 T = TypeVar("T")
@@ -179,12 +179,13 @@ class Simulation:
         self.loop.steps_max = self.loop.steps + SHUTDOWN_STEPS_MAX
         for task in leftovers:
             task.cancel()
-        try:
-            self.loop.run_until_complete(asyncio.wait(leftovers))
-        except Deadlock:
-            # Servers wait for their connections to end, and those for nobody any more.
-            self.network.abort_all()
-            self.loop.run_until_complete(asyncio.wait(leftovers))
+        with unbegun_coroutines_allowed():
+            try:
+                self.loop.run_until_complete(asyncio.wait(leftovers))
+            except Deadlock:
+                # Servers wait for their connections to end, and those for nobody any more.
+                self.network.abort_all()
+                self.loop.run_until_complete(asyncio.wait(leftovers))
         for task in leftovers:
             if not task.cancelled() and (error := task.exception()) is not None:
                 raise error
