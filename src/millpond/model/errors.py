@@ -42,7 +42,9 @@
 Our own bugs are not in the tree: they assert, and stop. `tests/model/test_errors.py` holds this drawing to the code.
 """
 
-from typing import ClassVar
+from typing import ClassVar, Final
+
+TEXT_CHARS_MAX: Final = 1000
 
 
 class MillpondError(Exception):
@@ -52,6 +54,11 @@ class MillpondError(Exception):
     http_status: ClassVar[int]
     grpc_code: ClassVar[str]
     retriable: ClassVar[bool]
+
+    def __str__(self) -> str:
+        """Short enough for every field it is answered in, however long a name it quotes."""
+        text = super().__str__()
+        return text if len(text) <= TEXT_CHARS_MAX else f"{text[:TEXT_CHARS_MAX]}…"
 
 
 class RequestError(MillpondError):
@@ -249,7 +256,7 @@ class Truncated(StorageError):
 
 
 class LogClosed(StorageError):
-    pass
+    kafka_code = 6  # NOT_LEADER_OR_FOLLOWER: its topic is being deleted, or the broker stops; the client looks anew
 
 
 class UnreadableCommand(StorageError):

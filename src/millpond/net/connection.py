@@ -184,7 +184,8 @@ class Connection(asyncio.BufferedProtocol):
         shared.memory.used_bytes += held_bytes
         future.remove_done_callback(self._answered)
         future.add_done_callback(partial(self._orphan_ended, held_bytes))
-        future.cancel()
+        # Not at once: one that has not begun would never begin, and Python warns of the coroutine inside it.
+        shared.loop.call_soon(future.cancel)
 
     def _orphan_ended(self, held_bytes: int, future: AnswerFuture) -> None:
         self._shared.orphans.discard(future)

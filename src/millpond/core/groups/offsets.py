@@ -14,6 +14,9 @@ from millpond.core.groups.records import OffsetCommitted, OffsetForgotten
 from millpond.core.groups.settings import GroupSettings
 from millpond.model.ids import NO_EPOCH, LeaderEpoch, Offset, TimestampMs, TopicPartition
 
+_LAST_MS = 2**63 - 1
+"""The latest time that can be kept; whoever asks for more time than there is gets until then."""
+
 
 @dataclass(frozen=True, slots=True)
 class OffsetToCommit:
@@ -85,7 +88,7 @@ class GroupOffsets:
         """What is to be kept, and the answer for each partition; one that is refused does not hinder the others."""
         records: list[OffsetCommitted] = []
         answers: list[tuple[TopicPartition, GroupError]] = []
-        expires_at = TimestampMs(wall_ms + event.retention_ms) if event.retention_ms >= 0 else None
+        expires_at = TimestampMs(min(wall_ms + event.retention_ms, _LAST_MS)) if event.retention_ms >= 0 else None
         for each in event.offsets:
             metadata = each.metadata or ""
             if len(metadata) > self._settings.offset_metadata_chars_max:

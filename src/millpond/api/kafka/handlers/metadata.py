@@ -25,6 +25,8 @@ from millpond.protocol.messages.metadata import (
 
 _UNKNOWN_TOPIC = 3
 _UNKNOWN_TOPIC_ID = 100
+_NAME_NULLABLE_SINCE = 12
+"""In the answer; requests may leave it out two versions earlier."""
 
 
 def answer(node: Node, request: MetadataRequest, context: Context) -> Awaitable[MetadataResponse] | MetadataResponse:
@@ -33,18 +35,21 @@ def answer(node: Node, request: MetadataRequest, context: Context) -> Awaitable[
         return _response(node, image, [_topic(topic) for _, topic in sorted(image.topics.items())])
     missing = [each.name for each in request.topics if each.name is not None and each.name not in image.topics]
     if missing and request.allow_auto_topic_creation:
-        return _create(node, request, missing)
-    return _response(node, image, _wanted(image, request, {}))
+        return _create(node, request, missing, version=context.version)
+    return _response(node, image, _wanted(image, request, {}, version=context.version))
 
 
-async def _create(node: Node, request: MetadataRequest, missing: list[str]) -> MetadataResponse:
+async def _create(node: Node, request: MetadataRequest, missing: list[str], *, version: int) -> MetadataResponse:
     decision = await node.metadata.decide(lambda image: auto_create(image, missing, static=node.static, rng=node.rng))
     refused = {each.subject: each.error.kafka_code for each in decision.answers if isinstance(each, Refused)}
     image = node.image
-    return _response(node, image, _wanted(image, request, refused))
+    return _response(node, image, _wanted(image, request, refused, version=version))
 
 
-def _wanted(image: Image, request: MetadataRequest, refused: dict[str, int]) -> list[MetadataResponseTopic]:
+def _wanted(
+    image: Image, request: MetadataRequest, refused: dict[str, int], *, version: int
+) -> list[MetadataResponseTopic]:
+    no_name = None if version >= _NAME_NULLABLE_SINCE else ""
     topics = []
     for each in request.topics or []:
         by_id = each.topic_id != NO_ID
@@ -52,10 +57,10 @@ def _wanted(image: Image, request: MetadataRequest, refused: dict[str, int]) -> 
         if topic is not None:
             topics.append(_topic(topic))
         elif by_id:
-            topics.append(MetadataResponseTopic(error_code=_UNKNOWN_TOPIC_ID, name=None, topic_id=each.topic_id))
+            topics.append(MetadataResponseTopic(error_code=_UNKNOWN_TOPIC_ID, name=no_name, topic_id=each.topic_id))
         else:
             code = refused.get(each.name or "") or _why_unknown(each.name or "")
-            topics.append(MetadataResponseTopic(error_code=code, name=each.name))
+            topics.append(MetadataResponseTopic(error_code=code, name=no_name if each.name is None else each.name))
     return topics
 
 
