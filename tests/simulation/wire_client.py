@@ -58,7 +58,8 @@ REBALANCE_MS = 4_000
 BY_NAME_MAX = {0: 12, 1: 12, 8: 9, 9: 9}
 """The last version of each API that names topics by name, where that is not its last."""
 
-STORAGE_ERROR = 56
+UNSURE = {6: "the broker stops leading", 56: "the disk failed"}
+"""NOT_LEADER_OR_FOLLOWER and KAFKA_STORAGE_ERROR: what was asked may have been done."""
 MEMBER_ID_REQUIRED = 79
 
 
@@ -189,8 +190,8 @@ class WireClient:
         topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, configs=settings)
         (result,) = (await self.ask(CreateTopicsRequest(topics=[topic]))).topics
         code: int = result.error_code
-        if code == STORAGE_ERROR:
-            raise Unanswered("the disk failed")
+        if code in UNSURE:
+            raise Unanswered(UNSURE[code])
         return code
 
     async def partitions(self, topic: str) -> tuple[int, ...]:
@@ -339,7 +340,7 @@ class IdempotentProducer:
 
 
 def _check(code: int, said: str | None = None) -> None:
-    if code == STORAGE_ERROR:
-        raise Unanswered("the disk failed")
+    if code in UNSURE:
+        raise Unanswered(UNSURE[code])
     if code:
         raise Refused(code, said)
