@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.repo import api_table
+
 ROOT = Path(__file__).parents[2]
 SNIPPETS = [
     pytest.param(snippet, id=f"{path.relative_to(ROOT)}-{number}")
@@ -28,3 +30,7 @@ def test_every_make_verb_the_readme_names_is_there() -> None:
     verbs = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
     named = set(re.findall(r"make ([a-z]+)", (ROOT / "README.md").read_text()))
     assert {"run", "test"} <= named <= verbs
+
+
+def test_the_table_of_apis_is_the_codes() -> None:
+    assert api_table.DOCUMENT.read_text() == api_table.document(), "write it anew: python -m tests.repo.api_table"

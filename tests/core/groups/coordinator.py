@@ -24,14 +24,8 @@ from millpond.core.groups.offsets import (
 )
 from millpond.core.groups.offsets_format import KeyValue, decode, encode
 from millpond.core.groups.records import Record
-from millpond.core.groups.registry import (
-    DeleteGroup,
-    DeleteGroupResult,
-    ForGroup,
-    GroupRegistry,
-    RegistryEvent,
-    Request,
-)
+from millpond.core.groups.registry import ForGroup, GroupRegistry, RegistryEvent
+from millpond.core.groups.requests import DeleteGroup, DeleteGroupResult, Request
 from millpond.core.groups.settings import GroupSettings
 from millpond.core.groups.subscriptions import subscription
 from millpond.model.ids import LeaderEpoch, Offset, TopicPartition

@@ -23,7 +23,8 @@ from millpond.core.groups.consumer_events import Topic, TopicsChanged
 from millpond.core.groups.effects import Effect, Instant, Persist, Reply, Token
 from millpond.core.groups.offsets_format import decode, encode
 from millpond.core.groups.records import Record
-from millpond.core.groups.registry import ForGroup, GroupRegistry, Request
+from millpond.core.groups.registry import ForGroup, GroupRegistry
+from millpond.core.groups.requests import Request
 from millpond.core.groups.settings import GroupSettings
 from millpond.core.metadata.controller import auto_create
 from millpond.core.metadata.image import Image

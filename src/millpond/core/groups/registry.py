@@ -16,13 +16,10 @@ from millpond.core.groups.classic import ClassicGroup
 from millpond.core.groups.classic import State as ClassicState
 from millpond.core.groups.classic_events import (
     Heartbeat,
-    HeartbeatResult,
     JoinGroup,
-    JoinResult,
     LeaveGroup,
     LeaveResult,
     SyncGroup,
-    SyncResult,
     Tick,
 )
 from millpond.core.groups.consumer import ConsumerGroup
@@ -36,7 +33,7 @@ from millpond.core.groups.consumer_events import (
 )
 from millpond.core.groups.deadlines import Deadlines
 from millpond.core.groups.descriptions import Description, GroupListing, GroupType, description_of, listing_of
-from millpond.core.groups.effects import Effect, Instant, Persist, Reply, Token
+from millpond.core.groups.effects import Effect, Instant, Persist, Reply
 from millpond.core.groups.errors import GroupError
 from millpond.core.groups.lag import Lag, LogFacts, lag_of
 from millpond.core.groups.offsets import (
@@ -58,24 +55,11 @@ from millpond.core.groups.records import (
     OffsetForgotten,
     Record,
 )
+from millpond.core.groups.requests import ClassicRequest, DeleteGroup, DeleteGroupResult, Request, refusal
 from millpond.core.groups.settings import GroupSettings
 from millpond.core.groups.subscriptions import CONSUMER
 from millpond.model.ids import TopicPartition
 from millpond.model.ports import Rng
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteGroup:
-    token: Token
-
-
-@dataclass(frozen=True, slots=True)
-class DeleteGroupResult:
-    error: GroupError = GroupError.NONE
-
-
-ClassicRequest = JoinGroup | SyncGroup | Heartbeat | LeaveGroup
-Request = ClassicRequest | ConsumerHeartbeat | CommitOffsets | FetchOffsets | DeleteOffsets | DeleteGroup
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,14 +212,14 @@ class GroupRegistry:
 
     def _ask_classic(self, name: str, request: ClassicRequest, now: Instant) -> list[Effect]:
         if name == "":
-            return [_refusal(request, GroupError.INVALID_GROUP_ID)]
+            return [_misfit(request, GroupError.INVALID_GROUP_ID)]
         group = self._groups.get(name)
         if group is None:
             group = self._groups[name] = Group(self._new_classic(name, now), GroupOffsets(name, self._settings))
         effects: list[Effect] = []
         if isinstance(group.machine, ConsumerGroup):
             if not (group.is_empty and isinstance(request, JoinGroup)):
-                return [_refusal(request, GroupError.UNKNOWN_MEMBER_ID)]
+                return [_misfit(request, GroupError.UNKNOWN_MEMBER_ID)]
             effects += self._end_machine(group, now)
             machine = self._new_classic(name, now)
             machine.generation, group.machine = group.count, machine
@@ -267,7 +251,7 @@ class GroupRegistry:
         group = self._groups.get(name) or Group(self._new_classic(name, now), GroupOffsets(name, self._settings))
         error = _admission(group, request, now)
         if error is not GroupError.NONE:
-            return [Reply(request.token, PartitionErrors(error, tuple((each.at, error) for each in request.offsets)))]
+            return [refusal(request, error)]
         self._groups[name] = group
         records, answers = group.offsets.commit(request, wall_ms=now.wall_ms)
         return [*map(Persist, records), Reply(request.token, PartitionErrors(GroupError.NONE, answers))]
@@ -286,19 +270,19 @@ class GroupRegistry:
     def _delete_offsets(self, name: str, request: DeleteOffsets) -> list[Effect]:
         group = self._groups.get(name)
         if group is None:
-            return [Reply(request.token, PartitionErrors(GroupError.GROUP_ID_NOT_FOUND))]
+            return [refusal(request, GroupError.GROUP_ID_NOT_FOUND)]
         topics = group.machine.subscribed_topics()
         if topics is None:
-            return [Reply(request.token, PartitionErrors(GroupError.NON_EMPTY_GROUP))]
+            return [refusal(request, GroupError.NON_EMPTY_GROUP)]
         records, answers = group.offsets.delete(request.partitions, is_subscribed=topics.__contains__)
         return [*map(Persist, records), Reply(request.token, PartitionErrors(GroupError.NONE, answers))]
 
     def _delete_group(self, name: str, request: DeleteGroup, now: Instant) -> list[Effect]:
         group = self._groups.get(name)
         if group is None:
-            return [Reply(request.token, DeleteGroupResult(GroupError.GROUP_ID_NOT_FOUND))]
+            return [refusal(request, GroupError.GROUP_ID_NOT_FOUND)]
         if not group.is_empty:
-            return [Reply(request.token, DeleteGroupResult(GroupError.NON_EMPTY_GROUP))]
+            return [refusal(request, GroupError.NON_EMPTY_GROUP)]
         return [*self._forget(name, group, now), Reply(request.token, DeleteGroupResult())]
 
     # Topics and time
@@ -407,18 +391,10 @@ def _is_still(topic: Topic, now: Topic | None) -> bool:
     return now is not None and now.topic_id == topic.topic_id
 
 
-def _refusal(request: ClassicRequest, error: GroupError) -> Reply:
-    """To a request that does not fit the group at all."""
-    match request:
-        case JoinGroup():
-            fitting = GroupError.INCONSISTENT_GROUP_PROTOCOL if error is GroupError.UNKNOWN_MEMBER_ID else error
-            return Reply(request.token, JoinResult(error=fitting, member_id=request.member_id))
-        case SyncGroup():
-            return Reply(request.token, SyncResult(error=error))
-        case Heartbeat():
-            return Reply(request.token, HeartbeatResult(error))
-        case LeaveGroup():
-            top = error if error is GroupError.INVALID_GROUP_ID else GroupError.NONE
-            return Reply(request.token, LeaveResult(top, tuple((each, error) for each in request.members)))
-        case _:
-            assert_never(request)
+def _misfit(request: ClassicRequest, error: GroupError) -> Reply:
+    """To a request that does not fit the group at all, though its coordinator is the right one."""
+    if isinstance(request, JoinGroup) and error is GroupError.UNKNOWN_MEMBER_ID:
+        error = GroupError.INCONSISTENT_GROUP_PROTOCOL
+    if isinstance(request, LeaveGroup) and error is GroupError.UNKNOWN_MEMBER_ID:
+        return Reply(request.token, LeaveResult(members=tuple((each, error) for each in request.members)))
+    return refusal(request, error)

@@ -4,7 +4,7 @@ from collections.abc import Awaitable
 
 from millpond.api.kafka.context import Context
 from millpond.broker.node import Node
-from millpond.core.groups.registry import DeleteGroup, DeleteGroupResult
+from millpond.core.groups.requests import DeleteGroup, DeleteGroupResult
 from millpond.protocol.messages.delete_groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
