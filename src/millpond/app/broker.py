@@ -137,6 +137,7 @@ def _node(settings: BrokerSettings, metadata: MetadataLog, partitions: Partition
         partitions=partitions,
         producer_ids=ProducerIds(metadata),
         groups=groups,
+        fetch_bytes_max=_whole("fetch.max.bytes", settings.configs),
     )
 
 
