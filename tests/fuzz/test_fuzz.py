@@ -6,9 +6,12 @@ Figures: python -m tests.fuzz does the same for longer, with a seed of its own.
 import contextlib
 import os
 import random
+import resource
 import socket
 import struct
+import subprocess
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +28,16 @@ from tests.fuzz.checks import checked_answer
 from tests.fuzz.foresight import foresee
 from tests.fuzz.run import BROKER_CONFIGS, fuzz, private_bytes
 from tests.interop.broker_process import BrokerProcess, running_broker
-from tests.interop.confluent import new_admin, new_consumer, new_topic, read_from_start, receive, send, values_of
+from tests.interop.confluent import (
+    new_admin,
+    new_consumer,
+    new_producer,
+    new_topic,
+    read_from_start,
+    receive,
+    send,
+    values_of,
+)
 from tests.interop.facts import FACT_SECONDS_MAX
 
 pytestmark = pytest.mark.slow
@@ -124,6 +136,27 @@ def test_thousands_of_short_connections_leave_nothing_behind(broker: BrokerProce
     assert len(os.listdir(f"/proc/{pid_of(broker)}/fd")) < descriptors + 20
 
 
+def test_a_crowd_of_connections_leaves_files_for_the_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def limit_files() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200))
+
+    monkeypatch.setattr(subprocess, "Popen", partial(subprocess.Popen, preexec_fn=limit_files))
+    with running_broker(tmp_path / "data", BROKER_CONFIGS) as broker, contextlib.ExitStack() as crowd:
+        create_topic(broker, "rolling", {"segment.bytes": "1024"})
+        producer = new_producer(broker)
+        producer.produce("rolling", b"connected")
+        assert producer.flush(FACT_SECONDS_MAX) == 0
+        failures: list[object] = []
+        peers = [crowd.enter_context(connect(broker)) for _ in range(CROWD)]
+        wait_closed(peers[-1])
+        for _ in range(20):
+            producer.produce("rolling", bytes(600), on_delivery=lambda error, _: failures.append(error))
+            assert producer.flush(FACT_SECONDS_MAX) == 0
+        assert failures == [None] * 20
+        crowd.close()
+        check_that_stock_clients_work(broker)
+
+
 def pid_of(broker: BrokerProcess) -> int:
     return next(int(told["pid"]) for told in broker.told if told.get("event") == "broker_started")
 
@@ -148,7 +181,7 @@ def test_readers_that_never_read_cost_little_and_hold_nobody_up(broker: BrokerPr
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4, Codec.ZSTD], ids=lambda codec: codec.name)
 def test_a_bomb_is_refused_by_a_topic_that_looks_inside(broker: BrokerProcess, codec: Codec) -> None:
-    create_compacted(broker, "compacted")
+    create_topic(broker, "compacted", {"cleanup.policy": "compact"})
     before = private_bytes(broker)
     data = [TopicProduceData(name="compacted", partition_data=[PartitionProduceData(index=0, records=bomb(codec))])]
     with connect(broker) as peer:
@@ -158,8 +191,8 @@ def test_a_bomb_is_refused_by_a_topic_that_looks_inside(broker: BrokerProcess, c
     assert private_bytes(broker) - before < 16 * MIB
 
 
-def create_compacted(broker: BrokerProcess, name: str) -> None:
-    wanted = NewTopic(name, 1, 1, config={"cleanup.policy": "compact"})
+def create_topic(broker: BrokerProcess, name: str, configs: dict[str, str]) -> None:
+    wanted = NewTopic(name, 1, 1, config=configs)
     admin = new_admin(broker)
     admin.create_topics([wanted])[name].result(FACT_SECONDS_MAX)
 
