@@ -209,8 +209,10 @@ def _pieces(plan: Plan) -> Iterator[bytes]:
 async def _receive(plan: Plan, peer: _Peer) -> None:
     """Waits for every answer that must come, and for the end where the connection must end."""
     last = plan.frames[-1].outcome if plan.frames else Outcome.ANSWERED
-    # Behind a length that cannot be, nothing can be understood; Kafka ends the connection then and there.
-    is_cut_off = last is Outcome.CLOSED and len(plan.frames[-1].body) == LENGTH_BYTES
+    # Behind a length that cannot be, Kafka ends the connection then and there. And where more bytes come than are read
+    # before a socket is closed, the kernel resets the connection, and answers that were on their way are lost.
+    reached_bytes = sum(LENGTH_BYTES + len(each.body) for each in plan.frames)
+    is_cut_off = last is Outcome.CLOSED and reached_bytes != len(plan.stream)
     while peer.finding is None:
         asked = peer.awaited
         if peer.ended.is_set():
