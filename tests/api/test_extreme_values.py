@@ -3,9 +3,12 @@
 import socket
 import struct
 import warnings
+from pathlib import Path
 
 import pytest
 
+from millpond.core.metadata.internal_topics import CONSUMER_OFFSETS
+from millpond.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from millpond.protocol.messages.headers import request_frame
 from millpond.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from millpond.protocol.messages.offset_commit import (
@@ -13,10 +16,12 @@ from millpond.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from tests.api.asking import batch, create, produce, produce_request
-from tests.api.brokers import Peer, RunningBroker
+from millpond.protocol.records import NewRecord, encode_batch
+from tests.api.asking import BY_NAME, batch, create, now_ms, produce, produce_request
+from tests.api.brokers import Peer, RunningBroker, running
 
-INT64_MAX = 2**63 - 1
+INT32_MAX, INT64_MAX = 2**31 - 1, 2**63 - 1
+INVALID_TOPIC = 17
 UNKNOWN_TOPIC = 3
 UNKNOWN_TOPIC_ID = 100
 
@@ -39,6 +44,25 @@ def test_an_offset_kept_for_longer_than_there_is_time_is_kept(peer: Peer, name: 
     topics = [OffsetCommitRequestTopic(name=name, partitions=[part])]
     asked = OffsetCommitRequest(group_id="patient", retention_time_ms=INT64_MAX, topics=topics)
     assert peer.ask(asked, 2).topics[0].partitions[0].error_code == 0
+
+
+def test_nobody_writes_to_internal_topics(peer: Peer) -> None:
+    """What stands there is read at the next start."""
+    peer.ask(MetadataRequest(topics=[MetadataRequestTopic(name=CONSUMER_OFFSETS)]))
+    forged = encode_batch([NewRecord(b"v", key=b"\0\1\0\3cut", timestamp=now_ms())])
+    assert produce(peer, CONSUMER_OFFSETS, forged).error_code == INVALID_TOPIC
+
+
+def test_a_fetch_is_answered_with_no_more_than_the_broker_allows(tmp_path: Path, name: str) -> None:
+    with running(tmp_path, fetch_max_bytes="10000") as broker, Peer(broker) as peer:
+        create(peer, name)
+        for _ in range(5):
+            produce(peer, name, batch(bytes(3000)))
+        part = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=INT32_MAX)
+        topics = [FetchTopic(topic=name, partitions=[part] * 20)]
+        asked = FetchRequest(max_wait_ms=0, min_bytes=INT32_MAX, max_bytes=INT32_MAX, topics=topics)
+        answer = peer.ask(asked, BY_NAME)
+        assert 0 < sum(len(each.records or b"") for each in answer.responses[0].partitions) <= 10_000
 
 
 def test_a_client_that_hangs_up_at_once_leaves_no_warning(broker: RunningBroker, name: str) -> None:

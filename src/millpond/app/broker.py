@@ -44,6 +44,8 @@ class BrokerSettings:
     advertised_host: str = ""
     advertised_port: int = 0
     """Where clients are told to connect, if not where it listens."""
+    connections_max: int = NetworkLimits().connections_max
+    """Of all clients together."""
     upkeep_seconds: float = 60
     """Between two rounds of rolling, retention and compaction."""
     configs: Mapping[str, str] = field(default_factory=dict)
@@ -83,7 +85,7 @@ class Broker:
             partitions.require_all()
             node = _node(settings, metadata, partitions, clock, rng)
             server = FrameServer(
-                Dispatcher(node).handle, network_limits(settings.configs), on_error=lambda error, _: on_error(error)
+                Dispatcher(node).handle, network_limits(settings), on_error=lambda error, _: on_error(error)
             )
             await server.start(settings.host, settings.port)
             host, port = settings.advertised_host or settings.host, settings.advertised_port or server.port
@@ -137,6 +139,7 @@ def _node(settings: BrokerSettings, metadata: MetadataLog, partitions: Partition
         partitions=partitions,
         producer_ids=ProducerIds(metadata),
         groups=groups,
+        fetch_bytes_max=_whole("fetch.max.bytes", settings.configs),
     )
 
 
@@ -149,10 +152,11 @@ def group_settings(configs: Mapping[str, str]) -> GroupSettings:
     )
 
 
-def network_limits(configs: Mapping[str, str]) -> NetworkLimits:
-    idle_ms = _whole("connections.max.idle.ms", configs)
+def network_limits(settings: BrokerSettings) -> NetworkLimits:
+    idle_ms = _whole("connections.max.idle.ms", settings.configs)
     return NetworkLimits(
-        frame_bytes_max=_whole("socket.request.max.bytes", configs),
+        frame_bytes_max=_whole("socket.request.max.bytes", settings.configs),
+        connections_max=settings.connections_max,
         idle_seconds=(idle_ms if idle_ms > 0 else _FOR_EVER_MS) / 1000,
     )
 

@@ -9,6 +9,7 @@ import asyncio
 import errno
 import os
 import random
+import resource
 import signal
 import socket
 import sys
@@ -25,6 +26,7 @@ from millpond.app.recovery_summary import RecoverySummary
 from millpond.app.refusals import CannotStart
 from millpond.app.settings import Address, LogFormat, Settings
 from millpond.model.errors import StorageError
+from millpond.net.limits import NetworkLimits
 from millpond.storage.filesystem import OsFilesystem
 from millpond.telemetry.events import (
     BROKER_STARTED,
@@ -42,6 +44,7 @@ try:
 except ImportError:  # not on every system; asyncio's own does the same, slower
     new_loop = asyncio.new_event_loop
 
+FILES_MAX = 1 << 20
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -80,6 +83,7 @@ async def _start(settings: Settings, clock: SystemClock) -> Broker:
                 port=settings.kafka.port,
                 advertised_host=advertise.host,
                 advertised_port=advertise.port,
+                connections_max=room_for_connections(),
                 configs=settings.configs,
             ),
             filesystem=OsFilesystem(),
@@ -91,6 +95,15 @@ async def _start(settings: Settings, clock: SystemClock) -> Broker:
         raise CannotStart(f"cannot open the data directory {settings.data_dir}: {error}") from error
     except OSError as error:
         raise CannotStart(_why_not(error, settings)) from error
+
+
+def room_for_connections() -> int:
+    """Half of the files this process may open at most: the other half is for logs, which must be able to roll."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    files = FILES_MAX if hard == resource.RLIM_INFINITY else min(hard, FILES_MAX)
+    if soft != resource.RLIM_INFINITY and soft < files:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
+    return min(NetworkLimits().connections_max, files // 2)
 
 
 def _why_not(error: OSError, settings: Settings) -> str:

@@ -28,6 +28,8 @@ class Node:
     partitions: PartitionTable
     producer_ids: ProducerIds
     groups: GroupCoordinator
+    fetch_bytes_max: int
+    """The most one fetch answers, whatever it asks for."""
 
     def find(self, topic: str, topic_id: bytes, partition: int) -> Partition | MillpondError:
         """By id where there is one, and then the name is empty; or why there is none."""

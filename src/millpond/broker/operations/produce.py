@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from millpond.broker.drivers.partition import Partition
-from millpond.model.errors import InvalidRecord, InvalidTimestamp, MillpondError
+from millpond.core.metadata.internal_topics import INTERNAL
+from millpond.model.errors import InvalidRecord, InvalidTimestamp, InvalidTopicName, MillpondError
 from millpond.model.ids import NO_TIMESTAMP, Offset, TimestampMs
 from millpond.model.ports import Buffer
 from millpond.protocol.records import check_batch, decode_batch, parse_header, stamp_append_time
@@ -42,6 +43,8 @@ def begin(partition: Partition | MillpondError, batch: Buffer | None, *, now_ms:
     try:
         if not batch:
             raise InvalidRecord("the request holds no batch for the partition; a producer sends one")
+        if partition.at.topic in INTERNAL:
+            raise InvalidTopicName(f"{partition.at.topic} is one of Millpond's own; nobody else writes to it")
         batch, append_time = _prepared(partition, batch, now_ms)
         return Pending(partition, partition.append(batch), append_time)
     except MillpondError as error:

@@ -31,12 +31,13 @@ def answer(node: Node, request: FetchRequest, context: Context) -> Awaitable[Fet
         for topic in request.topics
         for part in topic.partitions
     ]
-    return _fetch(request, wanted)
+    return _fetch(request, wanted, bytes_max=min(request.max_bytes, node.fetch_bytes_max))
 
 
-async def _fetch(request: FetchRequest, wanted: list[Wanted]) -> FetchResponse:
+async def _fetch(request: FetchRequest, wanted: list[Wanted], *, bytes_max: int) -> FetchResponse:
     wait_ms = request.max_wait_ms if wanted else 0
-    fetched = await fetch(wanted, bytes_min=request.min_bytes, bytes_max=request.max_bytes, wait_ms=wait_ms)
+    bytes_min = min(request.min_bytes, bytes_max)
+    fetched = await fetch(wanted, bytes_min=bytes_min, bytes_max=bytes_max, wait_ms=wait_ms)
     answers = iter(fetched)
     return FetchResponse(
         responses=[
