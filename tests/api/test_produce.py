@@ -36,6 +36,15 @@ def test_what_is_acknowledged_can_be_fetched(peer: Peer, name: str, acks: int) -
     assert (fetched.high_watermark, fetched.last_stable_offset, fetched.log_start_offset) == (3, 3, 0)
 
 
+def test_a_request_that_names_a_partition_twice_is_refused_as_a_whole(peer: Peer, name: str) -> None:
+    create(peer, name)
+    request = produce_request(name, batch(b"a"))
+    request.topic_data[0].partition_data *= 2
+    answers = peer.ask(request, 9).responses[0].partition_responses
+    assert [(each.error_code, each.base_offset) for each in answers] == [(42, -1)] * 2
+    assert fetch(peer, name).high_watermark == 0
+
+
 def test_without_acks_nothing_is_answered_and_all_is_kept_in_order(peer: Peer, name: str) -> None:
     create(peer, name)
     for number in range(20):

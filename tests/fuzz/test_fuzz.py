@@ -161,7 +161,6 @@ def pid_of(broker: BrokerProcess) -> int:
     return next(int(told["pid"]) for told in broker.told if told.get("event") == "broker_started")
 
 
-@pytest.mark.xfail(reason="answers to fetches under way are all read, and held, before the peer takes the first")
 def test_readers_that_never_read_cost_little_and_hold_nobody_up(broker: BrokerProcess) -> None:
     """Each asks for a megabyte, many times over, and takes nothing of it."""
     topic = new_topic(broker)

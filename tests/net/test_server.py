@@ -137,6 +137,33 @@ def test_no_more_requests_are_handed_over_than_may_be_in_flight(loop: str) -> No
     run(loop, scenario)
 
 
+@pytest.mark.parametrize("how", ["in one write", "one by one"])
+def test_behind_a_request_that_is_to_be_answered_alone_nothing_is_handed_over(loop: str, how: str) -> None:
+    desk = Desk()
+    handed: list[bytes] = []
+    bodies = [b"small 1", b"large 2", b"small 3", b"large 4", b"large 5", b"small 6"]
+
+    def handle(frame: memoryview, connection: Connection) -> Later:
+        handed.append(bytes(frame))
+        if handed[-1].startswith(b"large"):
+            connection.answer_alone()
+        return desk.handle(frame, connection)
+
+    async def scenario() -> None:
+        async with serving(handle) as server, await Client.connect(server) as client:
+            for part in [bodies] if how == "in one write" else [[body] for body in bodies]:
+                client.send(*part)
+                await asyncio.sleep(0.001)
+            for body in bodies:
+                await until(partial(desk.open.__contains__, body))
+                if body.startswith(b"large"):
+                    assert handed[-1] == body
+                desk.answer(body)
+                assert await client.receive() == body
+
+    run(loop, scenario)
+
+
 @pytest.mark.parametrize("length", [0, -1, 1_001, 2**31 - 1])
 def test_an_impossible_length_ends_the_connection_after_the_answers_before_it(loop: str, length: int) -> None:
     async def scenario() -> None:

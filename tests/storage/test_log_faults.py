@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from millpond.model.errors import DiskFailed, DiskFull, LogClosed, StorageError
+from millpond.model.errors import DiskFailed, DiskFull, LogClosed, StorageError, TooManyOpenFiles
 from millpond.model.ids import LeaderEpoch, Offset, TimestampMs
 from millpond.storage.log import Log
 from millpond.storage.settings import Flush, LogSettings
@@ -210,6 +210,20 @@ async def test_a_disk_that_is_full_when_an_old_segment_rolls(disk: SimDisk) -> N
     await log.upkeep(now_ms=NOW + 1000)
     assert len(facts_of(log)) == 2
     assert await values_after_restart(log, disk) == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("error", [errno.EMFILE, errno.ENFILE])
+@simulated
+async def test_a_process_that_may_open_no_more_files_rolls_when_it_may_again(error: int) -> None:
+    disk = new_disk()
+    log = open_log(disk, LogSettings(segment_bytes=1024))
+    append(log, b"a" * 800)
+    disk.fail("create", error=error, times=2)
+    for _ in range(2):
+        with pytest.raises(TooManyOpenFiles, match="orders-0 needs a new file"):
+            append(log, b"b" * 800)
+    append(log, b"b" * 800)
+    assert await values_after_restart(log, disk) == [b"a" * 800, b"b" * 800]
 
 
 @simulated

@@ -33,6 +33,7 @@
     │   └── EligibleLeadersNotAvailable  no replica is there
     └── StorageError                the machine's mistake: nothing was acknowledged
         ├── DiskFull                no space left; the log is as it was and keeps working
+        ├── TooManyOpenFiles        no new file now; the log is as it was and keeps working
         ├── DiskFailed              the disk refused; the log takes no more until it is opened again
         ├── LogCorrupted            bytes on disk are not those that were written; never served
         ├── Truncated               an append was cut off again before it was kept
@@ -227,6 +228,10 @@ class StorageError(MillpondError):
 
 class DiskFull(StorageError):
     http_status = 507
+    grpc_code = "RESOURCE_EXHAUSTED"
+
+
+class TooManyOpenFiles(StorageError):
     grpc_code = "RESOURCE_EXHAUSTED"
 
 

@@ -56,6 +56,7 @@ class Connection(asyncio.BufferedProtocol):
     """For whoever handles requests: `id`, `peer`, `extra`, `close` and `abort`. The rest is for the event loop."""
 
     __slots__ = (
+        "_alone",
         "_answers",
         "_batch",
         "_deadlines",
@@ -88,6 +89,8 @@ class Connection(asyncio.BufferedProtocol):
         self._deadlines = Deadlines(shared.limits, shared.loop.time())
         self._timer: asyncio.TimerHandle | None = None
         self._paused = 0
+        self._alone = False
+        """The last request handed over may have a large answer: nothing more is handed over before that is out."""
         self._in_turn = False
         self._lost = False
         self._reason: CloseReason | None = None
@@ -210,6 +213,10 @@ class Connection(asyncio.BufferedProtocol):
 
     # --- Requests --------------------------------------------------------------------------------
 
+    def answer_alone(self) -> None:
+        """For the request being handled: a peer that asks for much, and reads nothing, has one such answer waiting."""
+        self._alone = True
+
     def get_buffer(self, sizehint: int) -> memoryview:
         memory = self._shared.memory
         return self._reader.room(frugal=self._paused != 0 or (memory.exceeded and not memory.is_exempt(self)))
@@ -219,6 +226,8 @@ class Connection(asyncio.BufferedProtocol):
         if self._paused & ENDING:
             return
         self._reader.arrived(nbytes)
+        if self._alone:
+            self._pause(IN_FLIGHT)
         if self._paused:  # a transport may bring a little more after it was told to pause
             self._reader.settle()
             self._account()
@@ -230,7 +239,7 @@ class Connection(asyncio.BufferedProtocol):
         self._in_turn = True
         frame_count = 0
         try:
-            while not self._paused:
+            while not self._paused and not self._alone:
                 frame = self._reader.next_frame()
                 if frame is None:
                     break
@@ -262,6 +271,7 @@ class Connection(asyncio.BufferedProtocol):
         if answer is None:
             return
         if isinstance(answer, list | tuple):
+            self._alone = False
             if answers:
                 answers.put(answer, held_bytes=sum(map(len, answer)))
             else:
@@ -280,7 +290,8 @@ class Connection(asyncio.BufferedProtocol):
         if frame_count:
             deadlines.frame_since = None
             deadlines.active_at = self._shared.loop.time()
-        if deadlines.frame_since is None and not self._paused & ~MEMORY and self._reader.mid_frame:
+        is_ours_to_wait = self._alone or self._paused & ~MEMORY
+        if deadlines.frame_since is None and not is_ours_to_wait and self._reader.mid_frame:
             deadlines.frame_since = self._shared.loop.time()
             self._watch()
 
@@ -300,6 +311,12 @@ class Connection(asyncio.BufferedProtocol):
         self._account()
         if self._paused & ENDING:
             self._close_if_done()
+        elif self._alone:
+            if not self._answers:
+                self._alone = False
+                if self._reader.holds_more:  # what came with the request; what came later has paused us
+                    self._pause(IN_FLIGHT)
+                self._unpause(IN_FLIGHT)
         elif self._paused & IN_FLIGHT and len(self._answers) < self._shared.limits.in_flight_max:
             self._unpause(IN_FLIGHT)
 

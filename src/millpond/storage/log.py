@@ -25,6 +25,7 @@ from millpond.model.errors import (
     LogCorrupted,
     OffsetOutOfRange,
     StorageError,
+    TooManyOpenFiles,
     Truncated,
 )
 from millpond.model.ids import NO_PRODUCER, LeaderEpoch, Offset, TimestampMs
@@ -46,6 +47,7 @@ from millpond.storage.snapshots import remove_old_snapshots, remove_snapshots_be
 
 _OFFSETS_PER_SEGMENT_MAX = 2**31 - 1
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_NO_MORE_FILES = (errno.EMFILE, errno.ENFILE)
 
 
 class Appended(NamedTuple):
@@ -62,6 +64,8 @@ class Log:
         """Use `Log.open`."""
         recovery = recover(filesystem, directory, settings)
         self.directory = directory
+        self.name = directory.rpartition("/")[2]
+        """As clients may be told."""
         self.use(settings)
         self.report: RecoveryReport = recovery.report
         self.epochs: LeaderEpochs = recovery.epochs
@@ -187,17 +191,22 @@ class Log:
         return self._explain(error)
 
     def _explain(self, error: OSError) -> StorageError:
-        """A full disk may have room again later; any other failure ends the log."""
+        """What is full may have room again later; any other failure ends the log."""
+        if error.errno in _NO_MORE_FILES:
+            return TooManyOpenFiles(
+                f"{self.name} needs a new file, and the broker has as many open as it may; send again, and raise its "
+                "limit (ulimit -n) if this happens often"
+            )
         if error.errno not in _FULL:
             return self.refuse(error)
-        return DiskFull(f"no space left for {self.directory}; free some, or let retention do it, and send again")
+        return DiskFull(f"no space left for {self.name}; free some, or let retention do it, and send again")
 
     def refuse(self, error: Exception) -> StorageError:
         if self.is_closed:
-            return LogClosed(f"{self.directory} is closed")
+            return LogClosed(f"{self.name} is closed")
         self._refusal = DiskFailed(
-            f"{self.directory} takes no more appends, since the disk failed: {error}. What was acknowledged is safe as "
-            "far as the disk is; look after the disk and start again"
+            f"{self.name} takes no more appends, since the disk failed: {_why(error)}. What was acknowledged is safe "
+            "as far as the disk is; look after the disk and start again"
         )
         return self._refusal
 
@@ -219,7 +228,7 @@ class Log:
             await self.flush()
         if self._truncations != appended.truncations:
             raise Truncated(
-                f"{self.directory} was truncated before offset {appended.last_offset} was kept; send the batch again"
+                f"{self.name} was truncated before offset {appended.last_offset} was kept; send the batch again"
             )
 
     async def append_and_wait(self, batch: Buffer, *, leader_epoch: LeaderEpoch) -> Appended:
@@ -269,10 +278,10 @@ class Log:
         it stays readable whatever becomes of the log.
         """
         if self.is_closed:
-            raise LogClosed(f"{self.directory} is closed")
+            raise LogClosed(f"{self.name} is closed")
         if start < self.start_offset or start > self.next_offset:
             raise OffsetOutOfRange(
-                f"offset {start} is not in {self.directory}, which has {self.start_offset} to {self.next_offset}"
+                f"offset {start} is not in {self.name}, which has {self.start_offset} to {self.next_offset}"
             )
         if until is None or until > self.next_offset:
             until = self.next_offset
@@ -292,7 +301,7 @@ class Log:
     def first_since(self, timestamp: TimestampMs) -> tuple[Offset, TimestampMs] | None:
         """The first record whose time is `timestamp` or later: its offset and its time."""
         if self.is_closed:
-            raise LogClosed(f"{self.directory} is closed")
+            raise LogClosed(f"{self.name} is closed")
         try:
             for segment in self._segments:
                 if segment.size and segment.next_offset > self.start_offset:
@@ -304,7 +313,7 @@ class Log:
         return None
 
     def _unreadable(self, error: OSError) -> DiskFailed:
-        return DiskFailed(f"{self.directory} cannot be read: {error}. Nothing was changed; look after the disk")
+        return DiskFailed(f"{self.name} cannot be read: {_why(error)}. Nothing was changed; look after the disk")
 
     def end_of_epoch(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
         """The largest epoch here that is not above `epoch`, and the offset at which it ended."""
@@ -323,7 +332,7 @@ class Log:
         async with self._commit.turn:
             self._require_open()
             if end < self.start_offset:
-                raise OffsetOutOfRange(f"offset {end} is before the start of {self.directory}, {self.start_offset}")
+                raise OffsetOutOfRange(f"offset {end} is before the start of {self.name}, {self.start_offset}")
             if end < self.next_offset:
                 try:
                     self._truncate(end)
@@ -367,7 +376,7 @@ class Log:
         self._require_open()
         if offset > self.next_offset:
             raise OffsetOutOfRange(
-                f"offset {offset} is behind the end of {self.directory}, {self.next_offset}; nothing to delete there"
+                f"offset {offset} is behind the end of {self.name}, {self.next_offset}; nothing to delete there"
             )
         await self._move_start(offset)
         await self._remove_forgotten()
@@ -532,7 +541,7 @@ class Log:
             if self._refusal is None:
                 await self._commit.join()
                 async with self._commit.turn:
-                    self._refusal = LogClosed(f"{self.directory} is closed")
+                    self._refusal = LogClosed(f"{self.name} is closed")
                     await self._off_loop(self._write_closing_documents)
         finally:
             self.abandon()
@@ -553,7 +562,7 @@ class Log:
     def abandon(self) -> None:
         """Lets go of the files and keeps no further promise: what a kill does, without one."""
         self.is_closed = True
-        self._refusal = LogClosed(f"{self.directory} is closed")
+        self._refusal = LogClosed(f"{self.name} is closed")
         if self._flush_timer is not None:
             self._flush_timer.cancel()
             self._flush_timer = None
@@ -571,6 +580,11 @@ class Log:
             await asyncio.get_running_loop().run_in_executor(None, work)
         except OSError as error:
             raise self._explain(error) from error
+
+
+def _why(error: Exception) -> str:
+    """Without the path that an OSError carries: clients are told of this."""
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
 def check_size(batch_bytes: int, batch_bytes_max: int) -> None:

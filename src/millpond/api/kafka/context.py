@@ -14,3 +14,5 @@ class Context(NamedTuple):
     """The peer's address."""
     close: Callable[[], None]
     """Ends the connection, once what was asked before is answered."""
+    answer_alone: Callable[[], None]
+    """Said by a handler whose answer may be large: nothing more is taken from the connection until it is out."""

@@ -37,6 +37,8 @@ class Connection(Protocol):
 
     def close(self) -> None: ...
 
+    def answer_alone(self) -> None: ...
+
 
 class Dispatcher:
     def __init__(self, node: Node) -> None:
@@ -54,7 +56,7 @@ class Dispatcher:
             connection.close()
             return None
         handler = self._handlers.get(header.api_key) or self._load(header.api_key)
-        context = Context(header.api_version, header.client_id, connection.peer[0], connection.close)
+        context = _context(header, connection)
         answer = handler(self._node, request, context)
         if answer is None:
             return None
@@ -67,15 +69,20 @@ class Dispatcher:
             connection.close()
             return None
         handler = self._handlers.get(API_VERSIONS_KEY) or self._load(API_VERSIONS_KEY)
-        response: Any = handler(self._node, None, Context(0, header.client_id, connection.peer[0], connection.close))
+        header = header._replace(api_version=0)
+        response: Any = handler(self._node, None, _context(header, connection))
         response.error_code = _UNSUPPORTED_VERSION
-        return _frame(response, header._replace(api_version=0))
+        return _frame(response, header)
 
     def _load(self, key: int) -> Handler:
         module = import_module(f"millpond.api.kafka.handlers.{SERVED[key].module}")
         handler: Handler = module.answer
         self._handlers[key] = handler
         return handler
+
+
+def _context(header: RequestHeader, connection: Connection) -> Context:
+    return Context(header.api_version, header.client_id, connection.peer[0], connection.close, connection.answer_alone)
 
 
 async def _later(answer: Awaitable[Message], header: RequestHeader) -> Answer:

@@ -13,7 +13,7 @@ from millpond.broker.drivers.partition import Partition
 from millpond.core.metadata.broker_configs import layers
 from millpond.core.metadata.image import Image, Topic
 from millpond.core.metadata.topic_configs import TopicConfig, effective
-from millpond.model.errors import StorageError
+from millpond.model.errors import DiskFailed, StorageError
 from millpond.model.ids import LeaderEpoch, TopicPartition
 from millpond.model.ports import Filesystem
 from millpond.storage.checkpoints import make_directory, read_document, write_document
@@ -103,14 +103,20 @@ class PartitionTable:
 
     def _open_log(self, at: TopicPartition, topic: Topic, config: TopicConfig) -> Log:
         directory = f"{self.data_directory}/{partition_directory(at)}"
-        known = read_document(self._filesystem, directory, TOPIC_ID)
-        if known is not None and known != topic.topic_id.hex():
-            self._filesystem.rename(directory, f"{directory}.{known}{REMOVED}")
-            known = None
-        if known is None:
-            make_directory(self._filesystem, directory)
-            write_document(self._filesystem, directory, TOPIC_ID, topic.topic_id.hex())
+        try:
+            self._claim(directory, topic.topic_id.hex())
+        except OSError as error:
+            raise DiskFailed(f"{directory} cannot be made ready for {at}: {error}") from error
         return Log.open(self._filesystem, directory, log_settings(config))
+
+    def _claim(self, directory: str, topic_id: str) -> None:
+        known = read_document(self._filesystem, directory, TOPIC_ID)
+        if known == topic_id:
+            return
+        if known is not None:
+            self._filesystem.rename(directory, f"{directory}.{known}{REMOVED}")
+        make_directory(self._filesystem, directory)
+        write_document(self._filesystem, directory, TOPIC_ID, topic_id)
 
     def _remove(self, topic: Topic) -> None:
         for number in range(len(topic.partitions)):

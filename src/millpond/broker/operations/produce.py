@@ -18,6 +18,9 @@ from millpond.model.ports import Buffer
 from millpond.protocol.records import check_batch, decode_batch, parse_header, stamp_append_time
 from millpond.storage.log import Appended, check_size
 
+INFLATION_MAX = 16
+"""A batch for a topic that looks inside may inflate to this many times `max.message.bytes`: it is done on the loop."""
+
 
 class Produced(NamedTuple):
     base_offset: Offset = Offset(-1)
@@ -83,7 +86,8 @@ def _prepared(partition: Partition, batch: Buffer, now_ms: int) -> tuple[Buffer,
     else:
         _check_time(partition, batch, now_ms)
     if config.compact:
-        for record in decode_batch(memoryview(batch)):
+        inflated_bytes_max = config.batch_bytes_max * INFLATION_MAX
+        for record in decode_batch(memoryview(batch), inflated_bytes_max=inflated_bytes_max):
             if record.key is None:
                 raise InvalidRecord(
                     f"a record without a key, and {partition.at.topic} is compacted: every record needs one"

@@ -21,6 +21,7 @@ from millpond.protocol.messages.fetch import (
 
 
 def answer(node: Node, request: FetchRequest, context: Context) -> Awaitable[FetchResponse]:
+    context.answer_alone()
     wanted = [
         Wanted(
             node.find(topic.topic, topic.topic_id, part.partition),

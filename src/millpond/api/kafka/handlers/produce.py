@@ -12,7 +12,7 @@ from collections.abc import Awaitable
 from millpond.api.kafka.context import Context
 from millpond.broker.node import Node
 from millpond.broker.operations.produce import Pending, Produced, begin, finish
-from millpond.model.errors import InvalidAcks
+from millpond.model.errors import InvalidAcks, InvalidRequest
 from millpond.protocol.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,
@@ -30,12 +30,7 @@ def answer(
     if request.acks not in (-1, 0, 1):
         error = InvalidAcks(f"acks is {request.acks}; allowed are -1 (all), 0 and 1")
         return _response(request, [Produced(error=error) for topic in request.topic_data for _ in topic.partition_data])
-    now_ms = node.clock.wall_ms()
-    pending = [
-        begin(node.find(topic.name, topic.topic_id, part.index), part.records, now_ms=now_ms)
-        for topic in request.topic_data
-        for part in topic.partition_data
-    ]
+    pending = _begin_all(node, request)
     if request.acks:
         return _finish(request, pending)
     if any(each.error for each in pending):
@@ -44,6 +39,26 @@ def answer(
     _unanswered.add(task)
     task.add_done_callback(_unanswered.discard)
     return None
+
+
+def _begin_all(node: Node, request: ProduceRequest) -> list[Pending]:
+    if _names_one_twice(request):
+        error = InvalidRequest("the request names one partition twice; send one batch for each")
+        return [Pending(error=error) for topic in request.topic_data for _ in topic.partition_data]
+    now_ms = node.clock.wall_ms()
+    return [
+        begin(node.find(topic.name, topic.topic_id, part.index), part.records, now_ms=now_ms)
+        for topic in request.topic_data
+        for part in topic.partition_data
+    ]
+
+
+def _names_one_twice(request: ProduceRequest) -> bool:
+    topics = request.topic_data
+    if len(topics) == 1 and len(topics[0].partition_data) == 1:
+        return False
+    named = [(topic.name, topic.topic_id, part.index) for topic in topics for part in topic.partition_data]
+    return len(set(named)) < len(named)
 
 
 async def _finish(request: ProduceRequest, pending: list[Pending]) -> ProduceResponse:
