@@ -34,6 +34,7 @@ from millpond.storage.checkpoints import make_directory, write_document
 from millpond.storage.commit import GroupCommit
 from millpond.storage.compaction import LatestKeys, Pass, Source, cleanable_segments, groups_to_merge, rewrite_group
 from millpond.storage.epochs import LeaderEpochs
+from millpond.storage.facts import StorageFacts
 from millpond.storage.index import SparseIndex
 from millpond.storage.names import CLEAN_SHUTDOWN, LEADER_EPOCHS, UNFINISHED
 from millpond.storage.producers import ProducerStates
@@ -58,10 +59,14 @@ class Appended(NamedTuple):
 
 
 class Log:
-    def __init__(self, filesystem: Filesystem, directory: str, settings: LogSettings) -> None:
+    def __init__(self, filesystem: Filesystem, directory: str, settings: LogSettings, facts: StorageFacts) -> None:
         """Use `Log.open`."""
         recovery = recover(filesystem, directory, settings)
         self.directory = directory
+        self.facts_of_all = facts
+        self.appended_bytes = self.appended_batches = 0
+        """Since it was opened."""
+        self._synced_bytes = 0
         self.use(settings)
         self.report: RecoveryReport = recovery.report
         self.epochs: LeaderEpochs = recovery.epochs
@@ -87,14 +92,21 @@ class Log:
         """Segments sealed since the last commit round began, oldest first."""
 
     @classmethod
-    def open(cls, filesystem: Filesystem, directory: str, settings: LogSettings | None = None) -> "Log":
+    def open(
+        cls,
+        filesystem: Filesystem,
+        directory: str,
+        settings: LogSettings | None = None,
+        *,
+        facts: StorageFacts | None = None,
+    ) -> "Log":
         """Recovers what is there, or begins a new log. Blocks; after a crash it reads the last segment.
 
         In a process that had the log open before, views it read then must be gone: recovery may cut their files.
         """
         try:
             make_directory(filesystem, directory)
-            return cls(filesystem, directory, settings or LogSettings())
+            return cls(filesystem, directory, settings or LogSettings(), facts or StorageFacts())
         except OSError as error:
             if error.errno in _FULL:
                 raise DiskFull(f"no space left to open {directory}; free some and start again") from error
@@ -167,6 +179,8 @@ class Log:
         except OSError as error:
             raise self._after_failed_write(error) from error
         self.next_offset = active.next_offset
+        self.appended_bytes += len(batch)
+        self.appended_batches += 1
         if self._flushes_by_interval and self._flush_timer is None:
             self._start_flush_timer()
         if header.producer_id != NO_PRODUCER:
@@ -253,7 +267,10 @@ class Log:
         if active.size >= self._checkpoint_at:
             self._checkpoint_at = active.size + self.settings.checkpoint_bytes
             growing = Growing(active.index_path, active.index_so_far(), self.producers.snapshot())
-        return SyncRound(self, rolled, active, growing, end=self.next_offset, on_synced=self._on_synced)
+        unsynced_bytes, self._synced_bytes = self.appended_bytes - self._synced_bytes, self.appended_bytes
+        return SyncRound(
+            self, rolled, active, growing, end=self.next_offset, size=unsynced_bytes, on_synced=self._on_synced
+        )
 
     def _on_synced(self, end: Offset) -> None:
         self.durable_offset = max(self.durable_offset, end)
@@ -309,6 +326,11 @@ class Log:
     def end_of_epoch(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
         """The largest epoch here that is not above `epoch`, and the offset at which it ended."""
         return self.epochs.end_of(epoch, log_end=self.next_offset)
+
+    @property
+    def failure(self) -> StorageError | None:
+        """Why it takes no more appends, where that is the disk's fault."""
+        return self._refusal if isinstance(self._refusal, DiskFailed) else None
 
     def facts(self) -> list[SegmentFacts]:
         return self._segments.facts()
