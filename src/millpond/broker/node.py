@@ -28,6 +28,7 @@ class Node:
     partitions: PartitionTable
     producer_ids: ProducerIds
     groups: GroupCoordinator
+    is_stopping: bool = False
 
     def find(self, topic: str, topic_id: bytes, partition: int) -> Partition | MillpondError:
         """By id where there is one, and then the name is empty; or why there is none."""
