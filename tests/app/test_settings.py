@@ -328,3 +328,10 @@ def test_the_http_door_opens_beyond_this_machine_only_when_told_in_so_many_words
         "and groups, say --insecure"
     )
     assert settings(http="0.0.0.0:8080", insecure="true").http == Address("0.0.0.0", 8080)
+
+
+def test_two_doors_are_never_at_one_address() -> None:
+    message = "kafka and http are both 127.0.0.1:8080; give one of them another port"
+    assert refusal(kafka="127.0.0.1:8080") == message
+    assert settings(kafka="127.0.0.1:8080", http="off").http is None
+    assert settings(kafka="127.0.0.1:0", http="127.0.0.1:0").http == Address("127.0.0.1", 0)

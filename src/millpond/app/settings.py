@@ -106,6 +106,8 @@ def _checked(own: Mapping[str, Given], configs: Mapping[str, Given]) -> Settings
         _check_reach(settings, own["kafka"])
     if "http" in own:
         _check_http_reach(settings, own["http"])
+    if settings.http == settings.kafka and settings.kafka.port:
+        raise InvalidSetting(f"kafka and http are both {settings.kafka}; give one of them another port")
     if settings.advertise is not None and settings.advertise.is_wildcard:
         _refuse("advertise", own["advertise"], "one address", "name the host or the address that clients use")
     return settings

@@ -22,7 +22,7 @@ from millpond.protocol.records import parse_header
 LOOK_UPS_MAX = 1_000
 LOOK_UP_NS_MAX = 50_000_000
 LOOK_UPS_PER_TURN = 8
-GROUPS_PER_TURN = 50
+PLACES_PER_TURN = 200
 
 _Place = tuple[Partition, Offset]
 """By the open partition, not by its name: a topic created anew has other records at the same offsets."""
@@ -38,7 +38,7 @@ class LagSurvey:
         """Each group and its lags, one for each partition it has committed."""
         node, round_ = self._node, _Round(self._known, self._now_ns)
         registry = node.groups.registry
-        for turn, group in enumerate([each.group for each in registry.listings()]):
+        for group in [each.group for each in registry.listings()]:
             logs: dict[TopicPartition, LogFacts] = {}
             for committed in registry.committed(group):
                 partition = node.partitions.named(*committed.at)
@@ -47,8 +47,6 @@ class LagSurvey:
                     if round_.wants_a_pause:
                         await asyncio.sleep(0)
             yield group, registry.lag(group, logs, wall_ms=node.clock.wall_ms())
-            if turn % GROUPS_PER_TURN == 0:
-                await asyncio.sleep(0)
         self._known = round_.seen
 
 
@@ -60,13 +58,15 @@ class _Round:
         self._now_ns = now_ns
         self._spent_ns = 0
         self._look_ups = 0
+        self._places = 0
         self.seen: dict[_Place, TimestampMs] = {}
         self.wants_a_pause = False
 
     def facts_of(self, partition: Partition, committed: Offset) -> LogFacts:
         start, end = partition.log.start_offset, partition.high_watermark
         position = max(committed, start)
-        self.wants_a_pause = False
+        self._places += 1
+        self.wants_a_pause = self._places % PLACES_PER_TURN == 0
         return LogFacts(start, end, self._timestamp_at(partition, position) if position < end else None)
 
     def _timestamp_at(self, partition: Partition, position: Offset) -> TimestampMs | None:
@@ -77,7 +77,7 @@ class _Round:
             found = _read_timestamp(partition, position)
             self._spent_ns += self._now_ns() - began_ns
             self._look_ups += 1
-            self.wants_a_pause = self._look_ups % LOOK_UPS_PER_TURN == 0
+            self.wants_a_pause |= self._look_ups % LOOK_UPS_PER_TURN == 0
         if found is not None:
             self.seen[place] = found
         return found

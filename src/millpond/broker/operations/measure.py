@@ -20,8 +20,7 @@ from millpond.telemetry.exposition import Exposition
 from millpond.telemetry.loop_delay import LoopDelay
 from millpond.telemetry.requests import RequestFacts
 
-PARTITIONS_PER_TURN = 200
-GROUPS_PER_TURN = 50
+SERIES_PER_TURN = 200
 
 
 class Meter:
@@ -58,7 +57,9 @@ class Meter:
 
     async def _add_lags(self, to: Exposition) -> None:
         async for group, lags in self._lags.look():
-            for lag in lags:
+            for turn, lag in enumerate(lags, start=1):
+                if turn % SERIES_PER_TURN == 0:
+                    await asyncio.sleep(0)
                 labels = (group, lag.at.topic, str(lag.at.partition))
                 if lag.messages is not None:
                     to.add(catalogue.GROUP_LAG_MESSAGES, labels, lag.messages)
@@ -76,7 +77,7 @@ async def _add_partitions(to: Exposition, partitions: Iterable[Partition]) -> No
         to.add(catalogue.START_OFFSET, labels, each.log.start_offset)
         to.add(catalogue.END_OFFSET, labels, each.high_watermark)
         to.add(catalogue.SIZE_BYTES, labels, each.log.size_bytes())
-        if turn % PARTITIONS_PER_TURN == 0:
+        if turn % SERIES_PER_TURN == 0:
             await asyncio.sleep(0)
     for topic, those in by_topic.items():
         to.add(catalogue.PRODUCED_BYTES, (topic,), sum(each.log.appended_bytes for each in those))
@@ -92,5 +93,5 @@ async def _add_groups(to: Exposition, node: Node) -> None:
         if described is not None:  # gone, since others had a turn
             to.add(catalogue.GROUP_MEMBERS, (listing.group,), len(described.members))
             to.add(catalogue.GROUP_STATE, (listing.group, listing.type.value, listing.state), 1)
-        if turn % GROUPS_PER_TURN == 0:
+        if turn % SERIES_PER_TURN == 0:
             await asyncio.sleep(0)
