@@ -37,7 +37,8 @@ def test_facts_of_an_api_add_up() -> None:
     facts = ApiFacts("Heartbeat")
     find = error_finder(HeartbeatResponse)
     for code in (GroupError.NONE, GroupError.REBALANCE_IN_PROGRESS, GroupError.REBALANCE_IN_PROGRESS):
-        facts.note(1_000, find(HeartbeatResponse(error_code=code)))
+        facts.latencies.note(1_000)
+        facts.note_errors(find(HeartbeatResponse(error_code=code)))
     facts.unanswered += 1
     assert facts.request_count == 4
     assert facts.errors == {27: 2}

@@ -5,12 +5,12 @@ Driven by api/kafka/dispatch.py for each request, on the loop; read by expositio
 """
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Any, get_args, get_origin, get_type_hints
 
 from millpond.model.latencies import Latencies
 
-FindErrors = Callable[[Any], Iterable[int]]
+FindErrors = Callable[[Any], Sequence[int]]
 """The error codes in a response that are not zero."""
 
 
@@ -26,8 +26,7 @@ class ApiFacts:
         self.errors: dict[int, int] = {}
         """How often each code was answered; one response may hold several."""
 
-    def note(self, took_ns: int, codes: Iterable[int]) -> None:
-        self.latencies.note(took_ns)
+    def note_errors(self, codes: Sequence[int]) -> None:
         for code in codes:
             self.errors[code] = self.errors.get(code, 0) + 1
 

@@ -44,6 +44,7 @@ class _Route(NamedTuple):
     handler: Handler
     facts: ApiFacts
     find_errors: FindErrors
+    note_latency: Callable[[int], None]
 
 
 class Dispatcher:
@@ -81,7 +82,10 @@ class Dispatcher:
 
     def _finish(self, message: Message, header: RequestHeader, route: _Route, began_ns: int) -> Answer:
         parts = _frame(message, header)
-        route.facts.note(self._now_ns() - began_ns, route.find_errors(message))
+        _, facts, find_errors, note_latency = route
+        if codes := find_errors(message):
+            facts.note_errors(codes)
+        note_latency(self._now_ns() - began_ns)
         return parts
 
     def _unserved(self, header: RequestHeader, connection: Connection) -> Answer | None:
@@ -98,7 +102,8 @@ class Dispatcher:
     def _load(self, key: int) -> _Route:
         api = SERVED[key]
         module = import_module(f"millpond.api.kafka.handlers.{api.module}")
-        route = _Route(module.answer, self.facts.of(key, api.name), error_finder(api.response_class))
+        facts = self.facts.of(key, api.name)
+        route = _Route(module.answer, facts, error_finder(api.response_class), facts.latencies.note)
         self._routes[key] = route
         return route
 

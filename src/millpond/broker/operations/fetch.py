@@ -49,10 +49,12 @@ async def fetch(wanted: list[Wanted], *, bytes_min: int, bytes_max: int, wait_ms
 
 
 def _count(wanted: list[Wanted], fetched: list[Fetched]) -> None:
-    for (partition, offset, _, _), answer in zip(wanted, fetched, strict=True):
-        if answer.next_offset > offset and isinstance(partition, Partition):
-            partition.fetched_bytes += len(answer.data)
-            partition.fetched_messages += answer.next_offset - offset
+    for each, answer in zip(wanted, fetched):  # noqa: B905 - as many as there were; this runs for each fetch
+        size_bytes = len(answer.data)
+        partition = each.partition
+        if size_bytes and isinstance(partition, Partition):
+            partition.fetched_bytes += size_bytes
+            partition.fetched_messages += answer.next_offset - each.offset
 
 
 def read_now(wanted: list[Wanted], *, bytes_max: int) -> list[Fetched]:
