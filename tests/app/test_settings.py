@@ -34,18 +34,21 @@ def file(tmp_path: Path) -> Path:
 def test_nothing_has_to_be_said() -> None:
     assert settings() == Settings()
     assert str(Settings().kafka) == "127.0.0.1:9092"
+    assert str(Settings().http) == "127.0.0.1:8080"
     assert Settings().data_dir == "./millpond-data"
 
 
 def test_a_file_can_say_everything(file: Path) -> None:
     file.write_text(
-        'data-dir = "d"\nkafka = "10.0.0.1:1"\nadvertise = "a:2"\nnode-id = 7\ninsecure = true\nlog-format = "json"\n'
+        'data-dir = "d"\nkafka = "10.0.0.1:1"\nhttp = "10.0.0.1:3"\nadvertise = "a:2"\nnode-id = 7\ninsecure = true\n'
+        'log-format = "json"\n'
         '[set]\nnum.partitions = 3\n"auto.create.topics.enable" = false\nlog.cleanup.policy = ["delete", "compact"]\n'
         "log.cleaner.min.cleanable.ratio = 0.25\n"
     )
     assert settings(config=str(file)) == Settings(
         data_dir="d",
         kafka=Address("10.0.0.1", 1),
+        http=Address("10.0.0.1", 3),
         advertise=Address("a", 2),
         node_id=7,
         insecure=True,
@@ -229,7 +232,7 @@ def test_unknown_names_are_refused_with_the_nearest_that_is_known(file: Path) ->
     )
     file.write_text("zzz = 1\n")
     assert refusal(config=str(file)).endswith(
-        "there are advertise, data-dir, insecure, kafka, log-format, node-id, set"
+        "there are advertise, data-dir, http, insecure, kafka, log-format, node-id, set"
     )
 
 
@@ -294,3 +297,41 @@ def test_each_source_says_where_it_is(file: Path) -> None:
     file.write_text("node-id = 1\n")
     assert from_file(str(file), source="--config") == Layer(own={"node-id": Given("1", f"{file}:1")}, sets={})
     assert from_environment({"MILLPOND_NODE_ID": "1"}).own["node-id"].source == "environment MILLPOND_NODE_ID"
+
+
+# The HTTP door
+
+
+@pytest.mark.parametrize("text", ["off", "OFF", " off "])
+def test_the_http_door_can_be_shut(text: str) -> None:
+    assert settings(http=text).http is None
+    assert settings(environ={"MILLPOND_HTTP": text}).http is None
+
+
+def test_the_http_door_can_be_elsewhere() -> None:
+    assert settings(http="[::1]:0").http == Address("::1", 0)
+    assert settings(environ={"MILLPOND_HTTP": "localhost:81"}).http == Address("localhost", 81)
+
+
+@pytest.mark.parametrize("text", ["", "8080", "127.0.0.1", "127.0.0.1:65536", "on", "http://127.0.0.1:8080"])
+def test_an_http_address_that_is_none(text: str) -> None:
+    assert refusal(http=text) == (
+        f"http is {text!r} (--http); allowed is HOST:PORT with a port from 0 to 65535, or off; "
+        "write for instance 127.0.0.1:8080"
+    )
+
+
+def test_the_http_door_opens_beyond_this_machine_only_when_told_in_so_many_words() -> None:
+    assert refusal(http="0.0.0.0:8080") == (
+        "http is '0.0.0.0:8080' (--http); allowed is an address of this machine alone, such as 127.0.0.1:8080, because "
+        "there is no authentication yet; to let everybody who reaches that address see metrics and the names of topics "
+        "and groups, say --insecure"
+    )
+    assert settings(http="0.0.0.0:8080", insecure="true").http == Address("0.0.0.0", 8080)
+
+
+def test_two_doors_are_never_at_one_address() -> None:
+    message = "kafka and http are both 127.0.0.1:8080; give one of them another port"
+    assert refusal(kafka="127.0.0.1:8080") == message
+    assert settings(kafka="127.0.0.1:8080", http="off").http is None
+    assert settings(kafka="127.0.0.1:0", http="127.0.0.1:0").http == Address("127.0.0.1", 0)

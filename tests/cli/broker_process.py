@@ -25,7 +25,8 @@ def command(*arguments: str) -> list[str]:
 
 def environment(extra: dict[str, str] | None = None) -> dict[str, str]:
     own = {name: text for name, text in os.environ.items() if not name.startswith("MILLPOND_")}
-    return {**own, "COLUMNS": "100", "NO_COLOR": "1", **(extra or {})}
+    # Tests run side by side, and the HTTP door has one default port for all.
+    return {**own, "COLUMNS": "100", "NO_COLOR": "1", "MILLPOND_HTTP": "off", **(extra or {})}
 
 
 def run(*arguments: str, cwd: Path | None = None, environ: dict[str, str] | None = None) -> tuple[int, str, str]:

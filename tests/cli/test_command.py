@@ -33,6 +33,7 @@ def test_help_for_up_names_every_setting_its_default_and_the_other_ways_to_say_i
         "--config",
         "--data-dir",
         "--kafka",
+        "--http",
         "--advertise",
         "--node-id",
         "--set",
@@ -40,7 +41,7 @@ def test_help_for_up_names_every_setting_its_default_and_the_other_ways_to_say_i
         "--log-format",
     ):
         assert each in out
-    for each in ("./millpond-data", "127.0.0.1:9092", "MILLPOND_SET_NUM_PARTITIONS", "[set]"):
+    for each in ("./millpond-data", "127.0.0.1:9092", "127.0.0.1:8080", "MILLPOND_SET_NUM_PARTITIONS", "[set]"):
         assert each in out
 
 

@@ -179,7 +179,11 @@ def test_a_data_directory_that_cannot_be(tmp_path: Path) -> None:
 def test_on_a_terminal_it_says_where_it_is(tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
-        command("up", "--kafka", "127.0.0.1:0"), stdout=theirs, stderr=theirs, cwd=tmp_path, env=environment()
+        command("up", "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0"),
+        stdout=theirs,
+        stderr=theirs,
+        cwd=tmp_path,
+        env=environment(),
     )
     try:
         os.close(theirs)
@@ -199,3 +203,4 @@ def test_on_a_terminal_it_says_where_it_is(tmp_path: Path) -> None:
     assert "./millpond-data" in text
     assert "0; there are none yet" in text
     assert "bootstrap.servers=127.0.0.1:" in text
+    assert re.search(r"http://127\.0\.0\.1:\d+/metrics", text)

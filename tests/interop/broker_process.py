@@ -38,7 +38,10 @@ class BrokerProcess:
         kafka = f"127.0.0.1:{self.port}"
         command = [sys.executable, "-m", "millpond.cli", "up", "--data-dir", str(self._directory), "--kafka", kafka]
         self._process = subprocess.Popen(
-            [*command, "--log-format", "json", *self._sets], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            [*command, "--http", "off", "--log-format", "json", *self._sets],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
         )
         listening: queue.Queue[int] = queue.Queue()
         self._reader = threading.Thread(target=self._listen, args=(self._process, listening), name="broker-lines")

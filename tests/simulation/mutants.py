@@ -34,7 +34,7 @@ class _WithoutDirectorySync:
 
 def acknowledge_before_the_sync(patch: pytest.MonkeyPatch) -> None:
     async def wait_kept(self: Log, appended: Appended) -> None:
-        self._commit.request()
+        self.commit.request()
 
     patch.setattr(Log, "wait_kept", wait_kept)
 
@@ -48,7 +48,7 @@ def acknowledge_what_came_during_the_sync(patch: pytest.MonkeyPatch) -> None:
 
         def finish_for_all() -> None:
             finish()
-            waiting, self._commit._waiting = self._commit._waiting, []
+            waiting, self.commit._waiting = self._commit._waiting, []
             for waiter in waiting:
                 if not waiter.done():
                     waiter.set_result(None)

@@ -115,7 +115,7 @@ def values_of(log: Log) -> list[bytes | None]:
 async def until_a_sync_is_under_way(log: Log) -> None:
     """Returns once a commit round has begun; what is appended from then on needs another."""
     for _ in range(100):
-        if log._commit.turn.locked():
+        if log.commit.turn.locked():
             return
         await asyncio.sleep(0)
     raise AssertionError("nobody asked for a sync")
@@ -123,7 +123,7 @@ async def until_a_sync_is_under_way(log: Log) -> None:
 
 def facts_of(log: Log) -> list[SegmentFacts]:
     """Where each segment begins and ends, its size and its newest time; oldest first."""
-    return log._segments.facts()
+    return log.segments.facts()
 
 
 def files_of(filesystem: Filesystem, *, suffix: str = "") -> dict[str, bytes]:

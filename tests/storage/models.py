@@ -188,7 +188,7 @@ def read_all(log: Log, *, start: int | None = None, bytes_max: int = READ_BYTES)
 
 
 def facts_of(log: Log) -> list[SegmentFacts]:
-    return log._segments.facts()
+    return log.segments.facts()
 
 
 def headers_in(data: bytes) -> list[BatchHeader]:

@@ -80,7 +80,7 @@ class Script:
         log = self.process.log
         for _ in range(100):
             self.process.run(log.compact(now_ms=now_ms))
-            if log._checkpoint.cleaned_to == log.next_offset:
+            if log.checkpoint.cleaned_to == log.next_offset:
                 self.process.run(log.compact(now_ms=now_ms))
                 return
         raise AssertionError("passes do not come to an end")

@@ -212,7 +212,7 @@ class LogMachine(RuleBasedStateMachine):
             try:
                 self.process.run(self.process.log.wait_kept(appended))
             except Truncated:
-                assert appended.truncations < self.process.log._truncations
+                assert appended.truncations < self.process.log.truncations
                 return
             assert written in self.model.batches, "kept, though it was cut off"
             if self.settings.flush is Flush.GROUP:

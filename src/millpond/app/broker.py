@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from millpond.api.kafka.dispatch import Dispatcher
+from millpond.app.http_door import HttpDoor
 from millpond.broker.drivers.groups import GroupCoordinator
 from millpond.broker.drivers.metadata import MetadataLog
 from millpond.broker.drivers.partitions import PartitionTable
@@ -46,6 +47,8 @@ class BrokerSettings:
     """Where clients are told to connect, if not where it listens."""
     connections_max: int = NetworkLimits().connections_max
     """Of all clients together."""
+    http: tuple[str, int] | None = None
+    """Host and port of the HTTP door; None leaves it shut."""
     upkeep_seconds: float = 60
     """Between two rounds of rolling, retention and compaction."""
     configs: Mapping[str, str] = field(default_factory=dict)
@@ -53,15 +56,21 @@ class BrokerSettings:
 
 
 class Broker:
-    def __init__(self, node: Node, server: FrameServer, upkeep: asyncio.Task[None]) -> None:
+    def __init__(self, node: Node, server: FrameServer, upkeep: asyncio.Task[None], http_door: HttpDoor | None) -> None:
         """Use `Broker.start`."""
         self.node = node
         self._server = server
         self._upkeep = upkeep
+        self._http_door = http_door
 
     @property
     def port(self) -> int:
         return self._server.port
+
+    @property
+    def http_port(self) -> int | None:
+        """None where the HTTP door is shut."""
+        return self._http_door.port if self._http_door is not None else None
 
     @classmethod
     async def start(
@@ -74,6 +83,25 @@ class Broker:
         on_error: Callable[[BaseException], None],
     ) -> "Broker":
         check_static(settings.configs)
+        door = await HttpDoor.reserve(*settings.http) if settings.http is not None else None
+        try:
+            broker = await cls._start(settings, filesystem, clock, rng, on_error, door)
+        except BaseException:
+            if door is not None:
+                door.let_go()
+            raise
+        return broker
+
+    @classmethod
+    async def _start(
+        cls,
+        settings: BrokerSettings,
+        filesystem: Filesystem,
+        clock: Clock,
+        rng: Rng,
+        on_error: Callable[[BaseException], None],
+        door: HttpDoor | None,
+    ) -> "Broker":
         claim_directory(filesystem, settings)
         metadata = MetadataLog(filesystem, settings.data_directory, clock)
         partitions = PartitionTable(
@@ -84,9 +112,8 @@ class Broker:
             partitions.follow(EMPTY, metadata.image)
             partitions.require_all()
             node = _node(settings, metadata, partitions, clock, rng)
-            server = FrameServer(
-                Dispatcher(node).handle, network_limits(settings), on_error=lambda error, _: on_error(error)
-            )
+            dispatcher = Dispatcher(node)
+            server = FrameServer(dispatcher.handle, network_limits(settings), on_error=lambda error, _: on_error(error))
             await server.start(settings.host, settings.port)
             host, port = settings.advertised_host or settings.host, settings.advertised_port or server.port
             endpoints = (Endpoint("PLAINTEXT", host, port),)
@@ -96,16 +123,20 @@ class Broker:
             await partitions.close()
             await metadata.close()
             raise
+        if door is not None:
+            door.open(node, network=server.facts, requests=dispatcher.facts, on_error=on_error)
         upkeep = keep_up(metadata, partitions, clock, pause_seconds=settings.upkeep_seconds, on_error=on_error)
-        return cls(node, server, asyncio.get_running_loop().create_task(upkeep))
+        return cls(node, server, asyncio.get_running_loop().create_task(upkeep), door)
 
     async def stop(self, *, grace_seconds: float = 10) -> None:
-        """Answers what was asked, then closes every log in order."""
+        """Answers what was asked, then closes every log in order. The HTTP door tells of it meanwhile."""
+        self.node.is_stopping = True
         await self._server.stop(grace_seconds)
         self._upkeep.cancel()
         await asyncio.wait([self._upkeep])
         self.node.groups.close()
-        await self.node.partitions.close()
+        shutting = self._http_door.stop() if self._http_door is not None else asyncio.sleep(0)
+        await asyncio.gather(shutting, self.node.partitions.close())
         await self.node.metadata.close()
 
 

@@ -23,7 +23,7 @@ from millpond.app.clock import SystemClock
 from millpond.app.data_directory import DataDirectory
 from millpond.app.logging_setup import set_up_logging
 from millpond.app.recovery_summary import RecoverySummary
-from millpond.app.refusals import CannotStart
+from millpond.app.refusals import CannotListen, CannotStart
 from millpond.app.settings import Address, LogFormat, Settings
 from millpond.model.errors import StorageError
 from millpond.net.limits import NetworkLimits
@@ -32,6 +32,7 @@ from millpond.telemetry.events import (
     BROKER_STARTED,
     BROKER_STOPPED,
     BROKER_STOPPING,
+    HTTP_OPEN_TO_EVERYBODY,
     OPEN_TO_EVERYBODY,
     UNEXPECTED_ERROR,
     tell,
@@ -84,6 +85,7 @@ async def _start(settings: Settings, clock: SystemClock) -> Broker:
                 advertised_host=advertise.host,
                 advertised_port=advertise.port,
                 connections_max=room_for_connections(),
+                http=(settings.http.host, settings.http.port) if settings.http else None,
                 configs=settings.configs,
             ),
             filesystem=OsFilesystem(),
@@ -91,6 +93,11 @@ async def _start(settings: Settings, clock: SystemClock) -> Broker:
             rng=random.SystemRandom(),
             on_error=lambda error: tell(UNEXPECTED_ERROR, error=error),
         )
+    except CannotListen as refusal:
+        assert settings.http is not None
+        why = _why_not_listening(refusal.error, settings.http, refusal.setting)
+        why = why or f"cannot listen on {settings.http}: {refusal.error}; choose another address with --http"
+        raise CannotStart(f"{why}, or switch it off with --{refusal.setting} off") from refusal
     except StorageError as error:
         raise CannotStart(f"cannot open the data directory {settings.data_dir}: {error}") from error
     except OSError as error:
@@ -107,25 +114,34 @@ def room_for_connections() -> int:
 
 
 def _why_not(error: OSError, settings: Settings) -> str:
-    address = settings.kafka
+    return _why_not_listening(error, settings.kafka, "kafka") or (
+        f"cannot use the data directory {settings.data_dir}: {error}; correct that, or give another with --data-dir"
+    )
+
+
+def _why_not_listening(error: OSError, address: Address, setting: str) -> str | None:
+    """None where it is not the address."""
     if error.errno == errno.EADDRINUSE:
-        return f"{address} is taken by another program; stop that one, or choose another port with --kafka"
+        return f"{address} is taken by another program; stop that one, or choose another port with --{setting}"
     if error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror):
-        return f"{address} is no address of this machine; give one that is with --kafka"
+        return f"{address} is no address of this machine; give one that is with --{setting}"
     if error.errno in (errno.EACCES, errno.EPERM) and error.filename is None:
-        return f"this user may not listen on {address}; choose a port from 1024 on with --kafka"
-    return f"cannot use the data directory {settings.data_dir}: {error}; correct that, or give another with --data-dir"
+        return f"this user may not listen on {address}; choose a port from 1024 on with --{setting}"
+    return None
 
 
 def _tell_started(settings: Settings, broker: Broker, out: TextIO) -> None:
     address = Address(settings.kafka.host, broker.port)
+    http = Address(settings.http.host, broker.http_port) if settings.http and broker.http_port else None
     logs = [(str(partition.at), partition.log) for partition in broker.node.partitions]
     summary = RecoverySummary.of(logs)
     if settings.log_format is LogFormat.TEXT and out.isatty():
         # What draws on terminals is slow to load, and machines have none.
         from millpond.app.banner import show_banner  # noqa: PLC0415
 
-        show_banner(out, address=str(address), data_dir=settings.data_dir, summary=summary)
+        show_banner(
+            out, address=str(address), http=str(http) if http else None, data_dir=settings.data_dir, summary=summary
+        )
     else:
         tell(
             BROKER_STARTED,
@@ -133,6 +149,7 @@ def _tell_started(settings: Settings, broker: Broker, out: TextIO) -> None:
             address=str(address),
             host=address.host,
             port=address.port,
+            http=str(http or "off"),
             node_id=settings.node_id,
             pid=os.getpid(),
             data_dir=settings.data_dir,
@@ -145,6 +162,8 @@ def _tell_started(settings: Settings, broker: Broker, out: TextIO) -> None:
     summary.tell_each(logs)
     if not address.is_loopback:
         tell(OPEN_TO_EVERYBODY, address=str(address))
+    if http is not None and not http.is_loopback:
+        tell(HTTP_OPEN_TO_EVERYBODY, address=str(http))
 
 
 class _Signals:

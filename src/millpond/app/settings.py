@@ -19,6 +19,7 @@ from millpond.core.metadata.config_keys import INT32_MAX, allowed, parse
 from millpond.model.errors import InvalidSetting
 
 PORT_MAX = 65_535
+OFF = "off"
 _DIGITS = re.compile(r"[0-9]{1,10}")
 _ADDRESS = re.compile(r"(?:\[(?P<bracketed>[^\[\]\s]+)\]|(?P<plain>[^:\[\]\s]+)):(?P<port>[0-9]{1,5})")
 
@@ -59,6 +60,8 @@ class Settings:
     data_dir: str = "./millpond-data"
     kafka: Address = Address("127.0.0.1", 9092)
     """Port 0 takes a free one."""
+    http: Address | None = Address("127.0.0.1", 8080)
+    """Where metrics and health are asked for; None where nobody may."""
     advertise: Address | None = None
     """Where clients are told to connect, if not to `kafka`; port 0 stands for the port it listens on."""
     node_id: int = 1
@@ -92,6 +95,7 @@ def _checked(own: Mapping[str, Given], configs: Mapping[str, Given]) -> Settings
     settings = Settings(
         data_dir=_data_dir(own["data-dir"]) if "data-dir" in own else defaults.data_dir,
         kafka=_address("kafka", own["kafka"]) if "kafka" in own else defaults.kafka,
+        http=_http(own["http"]) if "http" in own else defaults.http,
         advertise=_address("advertise", own["advertise"]) if "advertise" in own else defaults.advertise,
         node_id=_node_id(own["node-id"]) if "node-id" in own else defaults.node_id,
         insecure=_insecure(own["insecure"]) if "insecure" in own else defaults.insecure,
@@ -100,6 +104,10 @@ def _checked(own: Mapping[str, Given], configs: Mapping[str, Given]) -> Settings
     )
     if "kafka" in own:
         _check_reach(settings, own["kafka"])
+    if "http" in own:
+        _check_http_reach(settings, own["http"])
+    if settings.http == settings.kafka and settings.kafka.port:
+        raise InvalidSetting(f"kafka and http are both {settings.kafka}; give one of them another port")
     if settings.advertise is not None and settings.advertise.is_wildcard:
         _refuse("advertise", own["advertise"], "one address", "name the host or the address that clients use")
     return settings
@@ -120,7 +128,21 @@ def _address(name: str, given: Given) -> Address:
     found = _ADDRESS.fullmatch(given.text.strip())
     if found is None or int(found["port"]) > PORT_MAX:
         _refuse(name, given, f"HOST:PORT with a port from 0 to {PORT_MAX}", "write for instance 127.0.0.1:9092")
+    return _found_address(found)
+
+
+def _found_address(found: re.Match[str]) -> Address:
     return Address(found["bracketed"] or found["plain"], int(found["port"]))
+
+
+def _http(given: Given) -> Address | None:
+    if given.text.strip().lower() == OFF:
+        return None
+    found = _ADDRESS.fullmatch(given.text.strip())
+    if found is None or int(found["port"]) > PORT_MAX:
+        wanted = f"HOST:PORT with a port from 0 to {PORT_MAX}, or {OFF}"
+        _refuse("http", given, wanted, "write for instance 127.0.0.1:8080")
+    return _found_address(found)
 
 
 def _node_id(given: Given) -> int:
@@ -172,4 +194,14 @@ def _check_reach(settings: Settings, given: Given) -> None:
             given,
             "one address, because clients are told to come back to it",
             "say with --advertise which host or address clients use",
+        )
+
+
+def _check_http_reach(settings: Settings, given: Given) -> None:
+    if settings.http is not None and not settings.http.is_loopback and not settings.insecure:
+        _refuse(
+            "http",
+            given,
+            "an address of this machine alone, such as 127.0.0.1:8080, because there is no authentication yet",
+            "to let everybody who reaches that address see metrics and the names of topics and groups, say --insecure",
         )

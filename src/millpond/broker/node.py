@@ -30,6 +30,7 @@ class Node:
     groups: GroupCoordinator
     fetch_bytes_max: int
     """The most one fetch answers, whatever it asks for."""
+    is_stopping: bool = False
 
     def find(self, topic: str, topic_id: bytes, partition: int) -> Partition | MillpondError:
         """By id where there is one, and then the name is empty; or why there is none."""

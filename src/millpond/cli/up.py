@@ -21,6 +21,10 @@ def up(
             help="Where Kafka clients connect; port 0 takes a free one.  [dim]127.0.0.1:9092[/dim]", metavar="HOST:PORT"
         ),
     ] = None,
+    http: Annotated[
+        Text,
+        Option(help="Where metrics and health are, or off.  [dim]127.0.0.1:8080[/dim]", metavar="HOST:PORT|off"),
+    ] = None,
     advertise: Annotated[
         Text, Option(help="Where clients are told to connect, if that is another address.", metavar="HOST:PORT")
     ] = None,
@@ -45,7 +49,14 @@ def up(
 
     In a file they are kafka = "127.0.0.1:9092" and, below \\[set], num.partitions = 3.
     """
-    given = {"data-dir": data_dir, "kafka": kafka, "advertise": advertise, "node-id": node_id, "log-format": log_format}
+    given = {
+        "data-dir": data_dir,
+        "kafka": kafka,
+        "http": http,
+        "advertise": advertise,
+        "node-id": node_id,
+        "log-format": log_format,
+    }
     flags = {name: text for name, text in given.items() if text is not None}
     if insecure:
         flags["insecure"] = "true"

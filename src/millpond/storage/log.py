@@ -33,10 +33,10 @@ from millpond.model.ports import Buffer, Filesystem
 from millpond.protocol.records import LENGTH_END, BatchHeader, check_batch, check_produced, iter_batches, stamp
 from millpond.storage.checkpoints import make_directory, write_document
 from millpond.storage.commit import GroupCommit
-from millpond.storage.compaction import LatestKeys, Pass, Source, cleanable_segments, groups_to_merge, rewrite_group
+from millpond.storage.compacting import compact_once
 from millpond.storage.epochs import LeaderEpochs
-from millpond.storage.index import SparseIndex
-from millpond.storage.names import CLEAN_SHUTDOWN, LEADER_EPOCHS, UNFINISHED
+from millpond.storage.facts import StorageFacts
+from millpond.storage.names import CLEAN_SHUTDOWN, LEADER_EPOCHS
 from millpond.storage.producers import ProducerStates
 from millpond.storage.recovery import RecoveryReport, recover
 from millpond.storage.retention import SegmentFacts, expired_segments
@@ -60,12 +60,16 @@ class Appended(NamedTuple):
 
 
 class Log:
-    def __init__(self, filesystem: Filesystem, directory: str, settings: LogSettings) -> None:
+    def __init__(self, filesystem: Filesystem, directory: str, settings: LogSettings, facts: StorageFacts) -> None:
         """Use `Log.open`."""
         recovery = recover(filesystem, directory, settings)
         self.directory = directory
         self.name = directory.rpartition("/")[2]
         """As clients may be told."""
+        self.facts_of_all = facts
+        self.appended_bytes = self.appended_batches = 0
+        """Since it was opened."""
+        self._synced_bytes = 0
         self.use(settings)
         self.report: RecoveryReport = recovery.report
         self.epochs: LeaderEpochs = recovery.epochs
@@ -76,29 +80,36 @@ class Log:
         self.on_durable: Callable[[], None] | None = None
         """Called on the loop when `durable_offset` has moved, before those who waited for it go on."""
         self.filesystem = filesystem
-        self._checkpoint = recovery.checkpoint
-        self._segments = recovery.segments
-        self._checkpoint_at = self._segments.active.size + settings.checkpoint_bytes
+        self.checkpoint = recovery.checkpoint
+        self.segments = recovery.segments
+        self._checkpoint_at = self.segments.active.size + settings.checkpoint_bytes
         """Size of the growing segment at which a round ends in a checkpoint."""
         self._active_since_ms: int | None = None
-        self._truncations = 0
+        self.truncations = 0
         self._refusal: StorageError | None = None
         self.is_closed = False
         self._is_compacting = False
-        self._commit = GroupCommit(self._begin_round)
+        self.commit = GroupCommit(self._begin_round)
         self._flush_timer: asyncio.TimerHandle | None = None
         self._rolled: list[Rolled] = []
         """Segments sealed since the last commit round began, oldest first."""
 
     @classmethod
-    def open(cls, filesystem: Filesystem, directory: str, settings: LogSettings | None = None) -> "Log":
+    def open(
+        cls,
+        filesystem: Filesystem,
+        directory: str,
+        settings: LogSettings | None = None,
+        *,
+        facts: StorageFacts | None = None,
+    ) -> "Log":
         """Recovers what is there, or begins a new log. Blocks; after a crash it reads the last segment.
 
         In a process that had the log open before, views it read then must be gone: recovery may cut their files.
         """
         try:
             make_directory(filesystem, directory)
-            return cls(filesystem, directory, settings or LogSettings())
+            return cls(filesystem, directory, settings or LogSettings(), facts or StorageFacts())
         except OSError as error:
             if error.errno in _FULL:
                 raise DiskFull(f"no space left to open {directory}; free some and start again") from error
@@ -127,13 +138,13 @@ class Log:
         if header.producer_id != NO_PRODUCER:
             duplicate = self.producers.find_duplicate(header)
             if duplicate is not None:
-                return Appended(duplicate.first_offset, duplicate.last_offset, self._truncations, is_duplicate=True)
+                return Appended(duplicate.first_offset, duplicate.last_offset, self.truncations, is_duplicate=True)
         base_offset = self.next_offset
         if isinstance(batch, bytes) or (isinstance(batch, memoryview) and batch.readonly):
             batch = bytearray(batch)
         stamp(batch, base_offset=base_offset, leader_epoch=leader_epoch)
         self._write(batch, header, base_offset, leader_epoch)
-        return Appended(base_offset, Offset(self.next_offset - 1), self._truncations)
+        return Appended(base_offset, Offset(self.next_offset - 1), self.truncations)
 
     def append_replicated(self, batches: Buffer) -> Appended:
         """Batches from the leader, with the offsets and epochs it gave them; the first must be the next one here.
@@ -155,22 +166,24 @@ class Log:
         for position, header in headers:
             batch = memoryview(batches)[position : position + header.size]
             self._write(batch, header, header.base_offset, header.leader_epoch)
-        return Appended(base_offset, Offset(self.next_offset - 1), self._truncations)
+        return Appended(base_offset, Offset(self.next_offset - 1), self.truncations)
 
     def _write(self, batch: Buffer, header: BatchHeader, base_offset: Offset, leader_epoch: LeaderEpoch) -> None:
         try:
             if leader_epoch != self.epochs.latest:
                 self._begin_epoch(leader_epoch, base_offset)
-            active = self._segments.active
+            active = self.segments.active
             if (active.size + len(batch) > self._segment_bytes and active.size) or (
                 base_offset + header.last_offset_delta - active.base_offset > _OFFSETS_PER_SEGMENT_MAX
             ):
                 self._roll()
-                active = self._segments.active
+                active = self.segments.active
             active.append(batch, header, base_offset=base_offset)
         except OSError as error:
             raise self._after_failed_write(error) from error
         self.next_offset = active.next_offset
+        self.appended_bytes += len(batch)
+        self.appended_batches += 1
         if self._flushes_by_interval and self._flush_timer is None:
             self._start_flush_timer()
         if header.producer_id != NO_PRODUCER:
@@ -185,12 +198,12 @@ class Log:
     def _after_failed_write(self, error: OSError) -> StorageError:
         """Puts the file back as it was."""
         try:
-            self._segments.active.discard_torn_tail()
+            self.segments.active.discard_torn_tail()
         except OSError as second:
             return self.refuse(second)
-        return self._explain(error)
+        return self.explain(error)
 
-    def _explain(self, error: OSError) -> StorageError:
+    def explain(self, error: OSError) -> StorageError:
         """What is full may have room again later; any other failure ends the log."""
         if error.errno in _NO_MORE_FILES:
             return TooManyOpenFiles(
@@ -212,13 +225,13 @@ class Log:
 
     def _roll(self) -> None:
         """Seals the last segment and begins the next. A commit round soon makes both durable."""
-        sealed = self._segments.active
-        self._segments.create(self.next_offset)
+        sealed = self.segments.active
+        self.segments.create(self.next_offset)
         self._checkpoint_at = self.settings.checkpoint_bytes
         sealed.seal()
         self._active_since_ms = None
         self._rolled.append(Rolled(sealed, self.next_offset, self.producers.snapshot()))
-        self._commit.request()
+        self.commit.request()
 
     # Keeping
 
@@ -226,7 +239,7 @@ class Log:
         """Returns when the flush mode's promise holds for an append."""
         if self.settings.flush is Flush.GROUP and self.durable_offset <= appended.last_offset:
             await self.flush()
-        if self._truncations != appended.truncations:
+        if self.truncations != appended.truncations:
             raise Truncated(
                 f"{self.name} was truncated before offset {appended.last_offset} was kept; send the batch again"
             )
@@ -239,11 +252,11 @@ class Log:
     async def flush(self) -> None:
         """Returns when everything appended so far is durable, whatever the flush mode."""
         self._require_open()
-        await self._commit.join()
+        await self.commit.join()
 
     def request_flush(self) -> None:
         """Wants everything appended so far to be durable soon, and waits for nothing."""
-        self._commit.request()
+        self.commit.request()
 
     def _start_flush_timer(self) -> None:
         loop = asyncio.get_running_loop()
@@ -251,18 +264,21 @@ class Log:
 
     def _on_flush_timer(self) -> None:
         self._flush_timer = None
-        self._commit.request()
+        self.commit.request()
 
     def _begin_round(self) -> SyncRound:
         # After a failed sync the next one succeeds without having written what the failed one dropped.
         self._require_open()
         rolled, self._rolled = self._rolled, []
-        active = self._segments.active
+        active = self.segments.active
         growing = None
         if active.size >= self._checkpoint_at:
             self._checkpoint_at = active.size + self.settings.checkpoint_bytes
             growing = Growing(active.index_path, active.index_so_far(), self.producers.snapshot())
-        return SyncRound(self, rolled, active, growing, end=self.next_offset, on_synced=self._on_synced)
+        unsynced_bytes, self._synced_bytes = self.appended_bytes - self._synced_bytes, self.appended_bytes
+        return SyncRound(
+            self, rolled, active, growing, end=self.next_offset, size=unsynced_bytes, on_synced=self._on_synced
+        )
 
     def _on_synced(self, end: Offset) -> None:
         self.durable_offset = max(self.durable_offset, end)
@@ -287,11 +303,11 @@ class Log:
             until = self.next_offset
         if start >= until:
             return Slice(memoryview(b""), start)
-        segment = self._segments.holding(start)
+        segment = self.segments.holding(start)
         try:
             found = segment.read(start, bytes_max=bytes_max, until=until, verify=self.settings.verify_reads)
         except OSError as error:
-            raise self._unreadable(error) from error
+            raise self.unreadable(error) from error
         if found.next_offset > start:
             return found
         if segment.next_offset <= until:
@@ -303,33 +319,38 @@ class Log:
         if self.is_closed:
             raise LogClosed(f"{self.name} is closed")
         try:
-            for segment in self._segments:
+            for segment in self.segments:
                 if segment.size and segment.next_offset > self.start_offset:
                     found = segment.first_since(timestamp, start=self.start_offset)
                     if found is not None:
                         return found
         except OSError as error:
-            raise self._unreadable(error) from error
+            raise self.unreadable(error) from error
         return None
 
-    def _unreadable(self, error: OSError) -> DiskFailed:
+    def unreadable(self, error: OSError) -> DiskFailed:
         return DiskFailed(f"{self.name} cannot be read: {_why(error)}. Nothing was changed; look after the disk")
 
     def end_of_epoch(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
         """The largest epoch here that is not above `epoch`, and the offset at which it ended."""
         return self.epochs.end_of(epoch, log_end=self.next_offset)
 
+    @property
+    def failure(self) -> StorageError | None:
+        """Why it takes no more appends, where that is the disk's fault."""
+        return self._refusal if isinstance(self._refusal, DiskFailed) else None
+
     def facts(self) -> list[SegmentFacts]:
-        return self._segments.facts()
+        return self.segments.facts()
 
     def size_bytes(self) -> int:
-        return sum(segment.size for segment in self._segments)
+        return sum(segment.size for segment in self.segments)
 
     # Changing shape
 
     async def truncate(self, end: Offset) -> None:
         """Removes every batch that holds `end` or a later offset; durable when it returns."""
-        async with self._commit.turn:
+        async with self.commit.turn:
             self._require_open()
             if end < self.start_offset:
                 raise OffsetOutOfRange(f"offset {end} is before the start of {self.name}, {self.start_offset}")
@@ -344,12 +365,12 @@ class Log:
 
     def _truncate(self, end: Offset) -> None:
         # Each step leaves something that recovery cuts to the same place, or to where it was before.
-        dropped = self._segments.from_on(end)
-        last = self._segments.holding(end if not dropped else Offset(dropped[0].base_offset - 1))
-        self._truncations += 1
+        dropped = self.segments.from_on(end)
+        last = self.segments.holding(end if not dropped else Offset(dropped[0].base_offset - 1))
+        self.truncations += 1
         self.write_checkpoint(
-            recovery_point=min(self._checkpoint.recovery_point, last.base_offset),
-            cleaned_to=min(self._checkpoint.cleaned_to, last.base_offset),
+            recovery_point=min(self.checkpoint.recovery_point, last.base_offset),
+            cleaned_to=min(self.checkpoint.cleaned_to, last.base_offset),
         )
         self.epochs.adopt(self.epochs.truncate(end))
         write_document(self.filesystem, self.directory, LEADER_EPOCHS, self.epochs.pairs())
@@ -358,8 +379,8 @@ class Log:
             segment.remove_files()
         last.truncate(end)
         last.unseal()
-        self._segments.remove(dropped)
-        self._rolled = [each for each in self._rolled if each.segment in self._segments and each.segment is not last]
+        self.segments.remove(dropped)
+        self._rolled = [each for each in self._rolled if each.segment in self.segments and each.segment is not last]
         self.next_offset = last.next_offset
         self.durable_offset = min(self.durable_offset, self.next_offset)
         self._active_since_ms = None
@@ -368,7 +389,7 @@ class Log:
             self.write_checkpoint(start_offset=self.next_offset)
             self.start_offset = self.next_offset
         remove_snapshots_beyond(self.filesystem, self.directory, self.next_offset)
-        self.producers, _ = restore_producers(self.filesystem, self.directory, self._segments, before=self.next_offset)
+        self.producers, _ = restore_producers(self.filesystem, self.directory, self.segments, before=self.next_offset)
         self.filesystem.sync_directory(self.directory)
 
     async def delete_before(self, offset: Offset) -> None:
@@ -385,30 +406,30 @@ class Log:
         """Rolls a segment that is old enough and removes those that have had their time. Called now and then."""
         self._require_open()
         self.producers.expire(before=TimestampMs(now_ms - self.settings.producer_expiry_ms))
-        if self._segments.active.size and self._age_ms(now_ms) >= self.settings.segment_ms:
+        if self.segments.active.size and self._age_ms(now_ms) >= self.settings.segment_ms:
             self._roll_now()
-        expired = expired_segments(self._segments.facts(), self.settings, start_offset=self.start_offset, now_ms=now_ms)
-        if expired == len(self._segments):
+        expired = expired_segments(self.segments.facts(), self.settings, start_offset=self.start_offset, now_ms=now_ms)
+        if expired == len(self.segments):
             self._roll_now()
         if expired:
-            await self._move_start(self._segments.first(expired)[-1].next_offset)
+            await self._move_start(self.segments.first(expired)[-1].next_offset)
             await self._remove_forgotten()
-        async with self._commit.turn:
+        async with self.commit.turn:
             # The further the recovery point, the less a crash has to read and write again.
             point = self._synced_to()
-            if point > self._checkpoint.recovery_point:
-                await self._off_loop(lambda: self.write_checkpoint(recovery_point=point))
+            if point > self.checkpoint.recovery_point:
+                await self.off_loop(lambda: self.write_checkpoint(recovery_point=point))
 
     def _roll_now(self) -> None:
         try:
             self._roll()
         except OSError as error:
-            raise self._explain(error) from error
+            raise self.explain(error) from error
 
     def _age_ms(self, now_ms: int) -> int:
         """How long the growing segment has been growing, as far as this process and its first batch can tell."""
         if self._active_since_ms is None:
-            active = self._segments.active
+            active = self.segments.active
             _, first = next(active.headers(active.base_offset))
             self._active_since_ms = now_ms if first.max_timestamp < 0 else min(now_ms, first.max_timestamp)
         return now_ms - self._active_since_ms
@@ -417,10 +438,10 @@ class Log:
         """What lies before the start must be durable too: else a power cut could end the log before it begins."""
         if offset > self.durable_offset:
             await self.flush()
-        async with self._commit.turn:
+        async with self.commit.turn:
             if self.start_offset < offset <= self.durable_offset:
                 point = self._synced_to()
-                await self._off_loop(lambda: self.write_checkpoint(start_offset=offset, recovery_point=point))
+                await self.off_loop(lambda: self.write_checkpoint(start_offset=offset, recovery_point=point))
                 self.start_offset = offset
 
     def _synced_to(self) -> Offset:
@@ -431,23 +452,23 @@ class Log:
         return min(self.durable_offset, *(each.segment.base_offset for each in self._rolled), self.next_offset)
 
     def write_checkpoint(self, **changes: Offset) -> None:
-        checkpoint = replace(self._checkpoint, **changes)
+        checkpoint = replace(self.checkpoint, **changes)
         checkpoint.write(self.filesystem, self.directory)
-        self._checkpoint = checkpoint
+        self.checkpoint = checkpoint
 
     async def _remove_forgotten(self) -> None:
         """The start offset on disk is behind these segments already; so each file may go or stay."""
-        async with self._commit.turn:
-            removed = self._segments.wholly_before(self.start_offset)
+        async with self.commit.turn:
+            removed = self.segments.wholly_before(self.start_offset)
             if not removed:
                 return
-            self._segments.remove(removed)
+            self.segments.remove(removed)
             dropped = [each for each in self._rolled if each.segment in removed]
             self._rolled = [each for each in self._rolled if each not in dropped]
-            self.epochs.adopt(self.epochs.forget_before(self._segments.first_offset))
+            self.epochs.adopt(self.epochs.forget_before(self.segments.first_offset))
             for segment in removed:
                 segment.close()
-            await self._off_loop(lambda: self._remove_files(removed, dropped[-1:], self.epochs.pairs()))
+            await self.off_loop(lambda: self._remove_files(removed, dropped[-1:], self.epochs.pairs()))
 
     def _remove_files(
         self, segments: list[Segment], last_rolled: list[Rolled], epochs: list[tuple[LeaderEpoch, Offset]]
@@ -460,76 +481,15 @@ class Log:
         self.filesystem.sync_directory(self.directory)
         write_document(self.filesystem, self.directory, LEADER_EPOCHS, epochs)
 
-    # Compacting
-
     async def compact(self, *, now_ms: int) -> None:
         """One pass, where it is worth one. Reading and writing happen in a thread; appends and reads go on."""
         self._require_open()
-        facts, cleaned_to = self._segments.facts(), self._checkpoint.cleaned_to
-        synced_to = self._checkpoint.recovery_point
-        count = cleanable_segments(facts, self.settings, cleaned_to=cleaned_to, synced_to=synced_to, now_ms=now_ms)
-        if not self.settings.compact or not count or self._is_compacting:
-            return
-        self._is_compacting = True
-        try:
-            await self._compact(self._segments.first(count), facts[:count], now_ms)
-        finally:
-            self._is_compacting = False
-
-    async def _compact(self, segments: list[Segment], facts: list[SegmentFacts], now_ms: int) -> None:
-        epochs = LeaderEpochs(self.epochs.pairs())
-        try:
-            sources = [Source(each.path, each.base_offset, each.content(), epochs) for each in segments]
-        except OSError as error:
-            raise self._unreadable(error) from error
-        since, keys_max = self._checkpoint.cleaned_to, self.settings.compaction_keys_max
-        loop, truncations = asyncio.get_running_loop(), self._truncations
-        latest = await loop.run_in_executor(None, lambda: LatestKeys.read(sources, since=since, keys_max=keys_max))
-        by = Pass(latest, self.producers.last_offsets(), now_ms, self.settings.tombstone_grace_ms)
-        for group in groups_to_merge(facts, self.settings):
-            index = await loop.run_in_executor(None, self._rewrite, sources[group], by)
-            if index is None:
-                continue
-            async with self._commit.turn:
-                if truncations != self._truncations or any(each not in self._segments for each in segments[group]):
-                    return  # the log has changed underneath; the unfinished file goes with the next pass or start
-                await self._replace(segments[group], index)
-        async with self._commit.turn:
-            if truncations == self._truncations:
-                await self._off_loop(lambda: self.write_checkpoint(cleaned_to=latest.end))
-
-    def _rewrite(self, sources: list[Source], by: Pass) -> SparseIndex | None:
-        try:
-            return rewrite_group(self.filesystem, sources, by, index_interval=self.settings.index_interval_bytes)
-        except OSError as error:
-            raise self._explain(error) from error
-
-    async def _replace(self, old: list[Segment], index: SparseIndex) -> None:
-        """Puts the rewritten file in the place of some segments, for readers in one step."""
-        await self._off_loop(lambda: self._remove_index_files(old))
-        try:
-            self.filesystem.rename(old[0].path + UNFINISHED, old[0].path)
-            new = self._segments.existing(old[0].base_offset, next_offset=old[-1].next_offset)
-        except OSError as error:
-            raise self.refuse(error) from error
-        new.adopt_index(index)
-        self._segments.replace(old, new)
-        for segment in old:
-            segment.close()
-        await self._off_loop(lambda: self._finish_replacing(old, new))
-
-    def _remove_index_files(self, segments: list[Segment]) -> None:
-        for segment in segments:
-            segment.remove_index_file()
-        self.filesystem.sync_directory(self.directory)
-
-    def _finish_replacing(self, old: list[Segment], new: Segment) -> None:
-        # The new name is durable before any of the others goes: until then, both ways lead to the same records.
-        self.filesystem.sync_directory(self.directory)
-        for segment in old[1:]:
-            segment.remove_files()
-        self.filesystem.sync_directory(self.directory)
-        new.save_index()
+        if self.settings.compact and not self._is_compacting:
+            self._is_compacting = True
+            try:
+                await compact_once(self, now_ms)
+            finally:
+                self._is_compacting = False
 
     # Ending
 
@@ -539,15 +499,15 @@ class Log:
             return
         try:
             if self._refusal is None:
-                await self._commit.join()
-                async with self._commit.turn:
+                await self.commit.join()
+                async with self.commit.turn:
                     self._refusal = LogClosed(f"{self.name} is closed")
-                    await self._off_loop(self._write_closing_documents)
+                    await self.off_loop(self._write_closing_documents)
         finally:
             self.abandon()
 
     def _write_closing_documents(self) -> None:
-        active, directory = self._segments.active, self.directory
+        active, directory = self.segments.active, self.directory
         for rolled in self._rolled:  # by an append that came while the last round ran
             rolled.segment.file.sync()
             rolled.segment.save_index()
@@ -566,7 +526,7 @@ class Log:
         if self._flush_timer is not None:
             self._flush_timer.cancel()
             self._flush_timer = None
-        self._segments.close()
+        self.segments.close()
 
     # The disk's answers
 
@@ -575,11 +535,11 @@ class Log:
         if self._refusal is not None:
             raise self._refusal
 
-    async def _off_loop(self, work: Callable[[], None]) -> None:
+    async def off_loop(self, work: Callable[[], None]) -> None:
         try:
             await asyncio.get_running_loop().run_in_executor(None, work)
         except OSError as error:
-            raise self._explain(error) from error
+            raise self.explain(error) from error
 
 
 def _why(error: Exception) -> str:

@@ -6,6 +6,7 @@ promise does not rest on them.
 Driven by commit.py: made on the loop, `run` in a thread, `finish` on the loop again.
 """
 
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NamedTuple, Protocol
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 from millpond.model.errors import StorageError
 from millpond.model.ids import Offset
 from millpond.model.ports import Filesystem
+from millpond.storage.facts import StorageFacts
 from millpond.storage.index import SparseIndex
 from millpond.storage.segment import Segment
 from millpond.storage.snapshots import remove_old_snapshots, write_snapshot
@@ -40,6 +42,7 @@ class Rounded(Protocol):
     directory: str
     filesystem: Filesystem
     is_closed: bool
+    facts_of_all: StorageFacts
 
     def refuse(self, error: Exception) -> StorageError: ...
     def write_checkpoint(self, **changes: Offset) -> None: ...
@@ -54,19 +57,23 @@ class SyncRound:
         growing: Growing | None,
         *,
         end: Offset,
+        size: int,
         on_synced: Callable[[Offset], None],
     ) -> None:
-        """With `growing`, the round ends in a checkpoint also where no segment was sealed."""
+        """With `growing`, the round ends in a checkpoint also where no segment was sealed. `size` is in bytes."""
         self._log = log
         self._rolled = rolled
         self._growing = growing
         # Taken now: one that is closed meanwhile says so, and is not opened again behind anybody's back.
         self._files = [each.segment.file for each in rolled] + [active.file]
         self._end = end
+        self._size = size
+        self._took_ns = 0
         self._on_synced = on_synced
 
     def run(self) -> None:
         log = self._log
+        began_ns = time.perf_counter_ns()
         try:
             for file in self._files:
                 file.sync()
@@ -74,6 +81,7 @@ class SyncRound:
                 log.filesystem.sync_directory(log.directory)
         except OSError as error:
             raise log.refuse(error) from error
+        self._took_ns = time.perf_counter_ns() - began_ns
         if (self._rolled or self._growing) and not log.is_closed:
             with suppress(OSError):
                 self._write_documents(log)
@@ -89,6 +97,9 @@ class SyncRound:
         remove_old_snapshots(log.filesystem, log.directory, recovery_point=self._end)
 
     def finish(self) -> None:
+        facts = self._log.facts_of_all
+        facts.syncs.note(self._took_ns)
+        facts.synced_bytes += self._size
         self._on_synced(self._end)
         for rolled in self._rolled:
             rolled.segment.close_file()

@@ -25,12 +25,13 @@ class Event:
 BROKER_STARTED = Event(
     "broker_started",
     INFO,
-    "Millpond {version} listens on {address}; {partitions} partitions in {data_dir}; {recovery}",
+    "Millpond {version} listens on {address}, HTTP {http}; {partitions} partitions in {data_dir}; {recovery}",
     (
         "version",
         "address",
         "host",
         "port",
+        "http",
         "node_id",
         "pid",
         "data_dir",
@@ -57,6 +58,12 @@ OPEN_TO_EVERYBODY = Event(
     "open_to_everybody",
     WARNING,
     "{address} asks for no authentication: whoever reaches it may read, write and delete everything",
+    ("address",),
+)
+HTTP_OPEN_TO_EVERYBODY = Event(
+    "http_open_to_everybody",
+    WARNING,
+    "{address} asks for no authentication: whoever reaches it sees metrics and the names of topics and groups",
     ("address",),
 )
 UNEXPECTED_ERROR = Event("unexpected_error", ERROR, "something failed that should not: {error}", ("error",))

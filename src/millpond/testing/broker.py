@@ -38,15 +38,19 @@ class InProcessBroker:
         data_directory: str | None = None,
         configs: Mapping[str, str] | None = None,
         clock: ManualClock | None = None,
+        http: bool = False,
         seed: int = 0,
     ) -> None:
         """`configs` are a broker's settings by Kafka's names. Without a data directory there is one of its own.
+
+        With `http` there are metrics and health at `http_url`.
 
         Its clock starts at the true time and then stands still, because clients stamp records with the true time.
         """
         self.clock = clock or ManualClock(wall_ms=SystemClock().wall_ms())
         self._given_directory = data_directory
         self._configs = dict(configs or {})
+        self._http = ("127.0.0.1", 0) if http else None
         self._rng = random.Random(seed)
         self._bugs: list[BaseException] = []
         self._running: _Running | None = None
@@ -55,6 +59,12 @@ class InProcessBroker:
     def bootstrap(self) -> str:
         """For `bootstrap.servers`."""
         return f"127.0.0.1:{self.broker.port}"
+
+    @property
+    def http_url(self) -> str:
+        """Without a slash at its end."""
+        assert self.broker.http_port is not None, "start it with http=True"
+        return f"http://127.0.0.1:{self.broker.http_port}"
 
     @property
     def broker(self) -> Broker:
@@ -94,7 +104,7 @@ class InProcessBroker:
 
     async def _open(self, directory: str) -> Broker:
         return await Broker.start(
-            BrokerSettings(data_directory=directory, port=0, configs=self._configs),
+            BrokerSettings(data_directory=directory, port=0, http=self._http, configs=self._configs),
             filesystem=OsFilesystem(),
             clock=self.clock,
             rng=self._rng,

@@ -10,9 +10,10 @@ Driven by net, for each frame.
 """
 
 import struct
+import time
 from collections.abc import Awaitable, Callable
 from importlib import import_module
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from millpond.api.kafka.context import Context
 from millpond.api.kafka.served import SERVED
@@ -23,6 +24,7 @@ from millpond.protocol.messages.compiler import decode, encode
 from millpond.protocol.messages.fields import Message
 from millpond.protocol.messages.headers import RequestHeader, parse_request_header, response_header_version
 from millpond.protocol.messages.registry import API_VERSIONS_KEY
+from millpond.telemetry.requests import ApiFacts, FindErrors, RequestFacts, error_finder
 
 _UNSUPPORTED_VERSION: Final = 35
 _HEAD: Final = struct.Struct("!i")
@@ -40,12 +42,23 @@ class Connection(Protocol):
     def answer_alone(self) -> None: ...
 
 
+class _Route(NamedTuple):
+    handler: Handler
+    facts: ApiFacts
+    find_errors: FindErrors
+    note_latency: Callable[[int], None]
+
+
 class Dispatcher:
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, *, now_ns: Callable[[], int] = time.perf_counter_ns) -> None:
+        """`now_ns` only measures how long answers take; nothing is decided by it."""
+        self.facts = RequestFacts()
         self._node = node
-        self._handlers: dict[int, Handler] = {}
+        self._now_ns = now_ns
+        self._routes: dict[int, _Route] = {}
 
     def handle(self, frame: memoryview, connection: Connection) -> Answer | Awaitable[Answer] | None:
+        began_ns = self._now_ns()
         try:
             header, position = parse_request_header(frame)
             api = SERVED.get(header.api_key)
@@ -53,40 +66,51 @@ class Dispatcher:
                 return self._unserved(header, connection)
             request, _ = decode(api.request_class, frame, header.api_version, position)
         except MalformedMessage:
+            self.facts.malformed += 1
             connection.close()
             return None
-        handler = self._handlers.get(header.api_key) or self._load(header.api_key)
-        context = _context(header, connection)
-        answer = handler(self._node, request, context)
+        route = self._routes.get(header.api_key) or self._load(header.api_key)
+        answer = route.handler(self._node, request, _context(header, connection))
         if answer is None:
+            route.facts.unanswered += 1
             return None
         if isinstance(answer, Awaitable):
-            return _later(answer, header)
-        return _frame(answer, header)
+            return self._later(answer, header, route, began_ns)
+        return self._finish(answer, header, route, began_ns)
+
+    async def _later(self, answer: Awaitable[Message], header: RequestHeader, route: _Route, began_ns: int) -> Answer:
+        return self._finish(await answer, header, route, began_ns)
+
+    def _finish(self, message: Message, header: RequestHeader, route: _Route, began_ns: int) -> Answer:
+        parts = _frame(message, header)
+        _, facts, find_errors, note_latency = route
+        if codes := find_errors(message):
+            facts.note_errors(codes)
+        note_latency(self._now_ns() - began_ns)
+        return parts
 
     def _unserved(self, header: RequestHeader, connection: Connection) -> Answer | None:
+        self.facts.unserved += 1
         if header.api_key != API_VERSIONS_KEY:
             connection.close()
             return None
-        handler = self._handlers.get(API_VERSIONS_KEY) or self._load(API_VERSIONS_KEY)
+        route = self._routes.get(API_VERSIONS_KEY) or self._load(API_VERSIONS_KEY)
         header = header._replace(api_version=0)
-        response: Any = handler(self._node, None, _context(header, connection))
+        response: Any = route.handler(self._node, None, _context(header, connection))
         response.error_code = _UNSUPPORTED_VERSION
         return _frame(response, header)
 
-    def _load(self, key: int) -> Handler:
-        module = import_module(f"millpond.api.kafka.handlers.{SERVED[key].module}")
-        handler: Handler = module.answer
-        self._handlers[key] = handler
-        return handler
+    def _load(self, key: int) -> _Route:
+        api = SERVED[key]
+        module = import_module(f"millpond.api.kafka.handlers.{api.module}")
+        facts = self.facts.of(key, api.name)
+        route = _Route(module.answer, facts, error_finder(api.response_class), facts.latencies.note)
+        self._routes[key] = route
+        return route
 
 
 def _context(header: RequestHeader, connection: Connection) -> Context:
     return Context(header.api_version, header.client_id, connection.peer[0], connection.close, connection.answer_alone)
-
-
-async def _later(answer: Awaitable[Message], header: RequestHeader) -> Answer:
-    return _frame(await answer, header)
 
 
 def _frame(message: Message, header: RequestHeader) -> Answer:

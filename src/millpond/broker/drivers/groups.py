@@ -20,7 +20,7 @@ from millpond.broker.drivers.partition import Partition
 from millpond.broker.drivers.partitions import PartitionTable
 from millpond.core.groups.classic_events import Tick
 from millpond.core.groups.consumer_events import Topic, TopicsChanged
-from millpond.core.groups.effects import Effect, Instant, Persist, Reply, Token
+from millpond.core.groups.effects import Effect, Instant, Noted, Persist, Reply, Token
 from millpond.core.groups.offsets_format import decode, encode
 from millpond.core.groups.records import Record
 from millpond.core.groups.registry import ForGroup, GroupRegistry
@@ -35,6 +35,7 @@ from millpond.model.limits import MIB
 from millpond.model.ports import Clock, Rng
 from millpond.protocol.records import NewRecord, decode_batch, encode_batch, iter_batches
 from millpond.storage.log import Appended, Log
+from millpond.telemetry.groups import GroupFacts
 
 
 class _Keeping(NamedTuple):
@@ -65,6 +66,7 @@ class GroupCoordinator:
         self._sender: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._settings = settings
+        self.facts = GroupFacts()
         self._is_ahead = False
         """The machines have gone on from something that the log refused to keep."""
         self.registry: GroupRegistry
@@ -101,6 +103,11 @@ class GroupCoordinator:
         if before.topics_by_id != after.topics_by_id:
             self._perform(self.registry.step(TopicsChanged(_topics(after)), now=self._now()))
 
+    @property
+    def is_restoring(self) -> bool:
+        """The log refused to keep something; the next request has the machines made anew."""
+        return self._is_ahead
+
     def close(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
@@ -119,6 +126,8 @@ class GroupCoordinator:
                         self._outbox.append(effect)
                     else:
                         self._send(effect)
+                case Noted(fact):
+                    self.facts.note(fact)
         if self._outbox and self._sender is None:
             self._sender = asyncio.get_running_loop().create_task(self._send_all())
         self._set_timer()

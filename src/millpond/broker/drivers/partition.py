@@ -18,7 +18,16 @@ from millpond.storage.settings import Flush, LogSettings
 
 
 class Partition:
-    __slots__ = ("_waiting", "at", "config", "high_watermark", "leader_epoch", "log")
+    __slots__ = (
+        "_waiting",
+        "at",
+        "config",
+        "fetched_bytes",
+        "fetched_messages",
+        "high_watermark",
+        "leader_epoch",
+        "log",
+    )
 
     def __init__(self, at: TopicPartition, log: Log, config: TopicConfig, leader_epoch: LeaderEpoch) -> None:
         self.at = at
@@ -26,6 +35,8 @@ class Partition:
         self.config = config
         self.leader_epoch = leader_epoch
         self.high_watermark = log.durable_offset
+        self.fetched_bytes = self.fetched_messages = 0
+        """By consumers, since the log was opened; telemetry shows them."""
         self._waiting: dict[asyncio.Future[None], None] = {}
         # By the log itself, not by whoever waits for it: a client that hangs up must not hide what is kept.
         log.on_durable = self._advance

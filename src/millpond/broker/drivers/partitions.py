@@ -17,6 +17,7 @@ from millpond.model.errors import DiskFailed, StorageError
 from millpond.model.ids import LeaderEpoch, TopicPartition
 from millpond.model.ports import Filesystem
 from millpond.storage.checkpoints import make_directory, read_document, write_document
+from millpond.storage.facts import StorageFacts
 from millpond.storage.log import Log
 from millpond.storage.names import partition_directory
 from millpond.storage.settings import Flush, LogSettings
@@ -41,6 +42,7 @@ class PartitionTable:
         self._node_id = node_id
         self._static = static
         self._on_error = on_error
+        self.facts = StorageFacts()
         self._failed: dict[TopicPartition, StorageError] = {}
         self._by_name: dict[TopicPartition, Partition] = {}
         self._by_id: dict[tuple[bytes, int], Partition] = {}
@@ -58,6 +60,11 @@ class PartitionTable:
     def failure(self, topic: str, partition: int) -> StorageError | None:
         """Why a partition that should be here is not open."""
         return self._failed.get(TopicPartition(topic, partition))
+
+    @property
+    def failures(self) -> Mapping[TopicPartition, StorageError]:
+        """Those that should be here and are not open, and why."""
+        return self._failed
 
     def require_all(self) -> None:
         """At start: a broker whose disk cannot be read must not look like one that has nothing."""
@@ -107,7 +114,7 @@ class PartitionTable:
             self._claim(directory, topic.topic_id.hex())
         except OSError as error:
             raise DiskFailed(f"{directory} cannot be made ready for {at}: {error}") from error
-        return Log.open(self._filesystem, directory, log_settings(config))
+        return Log.open(self._filesystem, directory, log_settings(config), facts=self.facts)
 
     def _claim(self, directory: str, topic_id: str) -> None:
         known = read_document(self._filesystem, directory, TOPIC_ID)

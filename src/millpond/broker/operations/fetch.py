@@ -30,6 +30,8 @@ class Fetched(NamedTuple):
     error: MillpondError | None = None
     has_more: bool = False
     """More can be read behind the data at once, as behind a segment's end."""
+    next_offset: Offset = Offset(-1)
+    """Where the data takes the consumer; no further than where it asked, if there is none."""
 
 
 async def fetch(wanted: list[Wanted], *, bytes_min: int, bytes_max: int, wait_ms: int) -> list[Fetched]:
@@ -40,8 +42,19 @@ async def fetch(wanted: list[Wanted], *, bytes_min: int, bytes_max: int, wait_ms
         fetched = read_now(wanted, bytes_max=bytes_max)
         size = sum([len(each.data) for each in fetched])
         if size >= bytes_min or loop.time() >= deadline or any(each.error or each.has_more for each in fetched):
+            if size:
+                _count(wanted, fetched)
             return fetched
         await _wait_for_more([each.partition for each in wanted if isinstance(each.partition, Partition)], deadline)
+
+
+def _count(wanted: list[Wanted], fetched: list[Fetched]) -> None:
+    for each, answer in zip(wanted, fetched):  # noqa: B905 - as many as there were; this runs for each fetch
+        size_bytes = len(answer.data)
+        partition = each.partition
+        if size_bytes and isinstance(partition, Partition):
+            partition.fetched_bytes += size_bytes
+            partition.fetched_messages += answer.next_offset - each.offset
 
 
 def read_now(wanted: list[Wanted], *, bytes_max: int) -> list[Fetched]:
@@ -65,9 +78,9 @@ def _read(wanted: Wanted, bytes_left: int, *, is_first: bool) -> Fetched:
         room = min(wanted.bytes_max, bytes_left)
         data, next_offset = partition.read(wanted.offset, bytes_max=room) if room > 0 else (NOTHING, wanted.offset)
         if len(data) > room and not is_first:
-            data = NOTHING
+            data, next_offset = NOTHING, wanted.offset
         has_more = len(data) > 0 and next_offset < partition.high_watermark
-        return Fetched(data, partition.high_watermark, log.start_offset, has_more=has_more)
+        return Fetched(data, partition.high_watermark, log.start_offset, None, has_more, next_offset)
     except MillpondError as error:
         return Fetched(NOTHING, partition.high_watermark, log.start_offset, error)
 

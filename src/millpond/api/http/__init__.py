@@ -1,0 +1,1 @@
+"""The HTTP front door: how the broker is, in metrics and in health."""

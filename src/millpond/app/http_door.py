@@ -1,0 +1,89 @@
+"""The HTTP door, from its address being taken to its end.
+
+The address is taken first, so that a start that cannot have it fails before anything else is done. The door is opened
+last, and what serves it is loaded in a thread meanwhile: that takes longer than the rest of a start, and until then
+whoever connects waits. Driven by broker.py.
+"""
+
+import asyncio
+import socket
+from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from millpond.app.refusals import CannotListen
+from millpond.broker.node import Node
+from millpond.net.facts import NetworkFacts
+from millpond.net.listening import let_go, open_door, reserve
+from millpond.telemetry.loop_delay import LoopDelay
+from millpond.telemetry.requests import RequestFacts
+
+if TYPE_CHECKING:  # see above
+    from millpond.api.http.server import HttpServer
+
+SETTING = "http"
+
+
+class HttpDoor:
+    def __init__(self, listeners: list[socket.socket]) -> None:
+        """Use `HttpDoor.reserve`."""
+        self.port: int = listeners[0].getsockname()[1]
+        self._listeners = listeners
+        self._opening: asyncio.Task[HttpServer] | None = None
+        self._loop_delay: LoopDelay | None = None
+
+    @classmethod
+    async def reserve(cls, host: str, port: int) -> "HttpDoor":
+        try:
+            return cls(await reserve(host, port))
+        except OSError as error:
+            raise CannotListen(SETTING, error) from error
+
+    def open(
+        self, node: Node, *, network: NetworkFacts, requests: RequestFacts, on_error: Callable[[BaseException], None]
+    ) -> None:
+        """Returns at once; what goes wrong later is told to `on_error`."""
+        open_door(self._listeners)
+        self._loop_delay = LoopDelay()
+        self._opening = asyncio.get_running_loop().create_task(
+            self._serve(node, network, requests, self._loop_delay, on_error)
+        )
+
+    async def _serve(
+        self,
+        node: Node,
+        network: NetworkFacts,
+        requests: RequestFacts,
+        loop_delay: LoopDelay,
+        on_error: Callable[[BaseException], None],
+    ) -> "HttpServer":
+        started_ms = node.clock.monotonic_ms()
+        try:
+            loop = asyncio.get_running_loop()
+            for name in ("application", "server"):
+                await loop.run_in_executor(None, import_module, f"millpond.api.http.{name}")
+            from millpond.api.http.application import Application  # noqa: PLC0415
+            from millpond.api.http.server import HttpServer  # noqa: PLC0415
+            from millpond.broker.operations.measure import Meter  # noqa: PLC0415
+
+            meter = Meter(node, network=network, requests=requests, loop_delay=loop_delay, started_ms=started_ms)
+            return await HttpServer.start(Application(node, meter, on_error=on_error), self._listeners)
+        except Exception as error:
+            self.let_go()
+            on_error(error)
+            raise
+
+    async def stop(self) -> None:
+        """Answers what was asked, for a short while."""
+        if self._loop_delay is not None:
+            self._loop_delay.stop()
+        if self._opening is None:
+            self.let_go()
+            return
+        await asyncio.wait([self._opening])
+        if self._opening.exception() is None:
+            await self._opening.result().stop()
+
+    def let_go(self) -> None:
+        """Of an address that was never used."""
+        let_go(self._listeners)
