@@ -1,11 +1,16 @@
-"""The brokers of these tests: one for all tests of a module, or one of its own for a test that stops it."""
+"""The brokers of these tests, one for all tests of a module or one of its own for a test that stops it; and the clients
+in other languages, one process a module."""
 
+import os
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from tests.interop.broker_process import BrokerProcess, running_broker
+from tests.interop.fetched import JAVA, java_jars
+from tests.interop.foreign_client import ForeignClient
 
 
 @pytest.fixture(scope="module")
@@ -19,3 +24,13 @@ def own_broker(tmp_path: Path) -> Iterator[BrokerProcess]:
     """For tests that stop or kill it; with few logs to open, so that it is soon back."""
     with running_broker(tmp_path / "data", {"offsets.topic.num.partitions": "4"}) as process:
         yield process
+
+
+@pytest.fixture(scope="module")
+def java(broker: BrokerProcess, request: pytest.FixtureRequest) -> Iterator[ForeignClient]:
+    assert request.config.cache is not None
+    jars = java_jars(request.config.cache)
+    quick_to_start = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx512m")
+    command = ["java", *quick_to_start, "-cp", f"{jars}/*", str(JAVA / "Client.java"), broker.address]
+    with closing(ForeignClient(command, os.environ)) as client:
+        yield client
