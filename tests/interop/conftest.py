@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.interop.broker_process import BrokerProcess, running_broker
-from tests.interop.fetched import JAVA, java_jars
+from tests.interop.fetched import JAVA, NODE, java_jars, node_modules
 from tests.interop.foreign_client import ForeignClient
 
 
@@ -33,4 +33,13 @@ def java(broker: BrokerProcess, request: pytest.FixtureRequest) -> Iterator[Fore
     quick_to_start = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx512m")
     command = ["java", *quick_to_start, "-cp", f"{jars}/*", str(JAVA / "Client.java"), broker.address]
     with closing(ForeignClient(command, os.environ)) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def kafkajs(broker: BrokerProcess, request: pytest.FixtureRequest) -> Iterator[ForeignClient]:
+    assert request.config.cache is not None
+    environment = {**os.environ, "NODE_PATH": str(node_modules(request.config.cache))}
+    command = ["node", str(NODE / "kafkajs.cjs"), broker.address]
+    with closing(ForeignClient(command, environment)) as client:
         yield client

@@ -135,5 +135,6 @@ class ForeignMember:
                         self._tails.pop(partition, None)
                 case "refused":
                     self._story.refusals[told["error"]] += 1
+                    self._story.uncommitted.update(*self._tails.values())  # it may be the one to read them again
                 case _:
                     self._story.errors.append(told)
