@@ -38,8 +38,17 @@ def java(broker: BrokerProcess, request: pytest.FixtureRequest) -> Iterator[Fore
 
 @pytest.fixture(scope="module")
 def kafkajs(broker: BrokerProcess, request: pytest.FixtureRequest) -> Iterator[ForeignClient]:
-    assert request.config.cache is not None
-    environment = {**os.environ, "NODE_PATH": str(node_modules(request.config.cache))}
-    command = ["node", str(NODE / "kafkajs.cjs"), broker.address]
-    with closing(ForeignClient(command, environment)) as client:
+    with closing(_node_client("kafkajs.cjs", broker, request.config)) as client:
         yield client
+
+
+@pytest.fixture(scope="module")
+def platformatic(broker: BrokerProcess, request: pytest.FixtureRequest) -> Iterator[ForeignClient]:
+    with closing(_node_client("platformatic.cjs", broker, request.config)) as client:
+        yield client
+
+
+def _node_client(program: str, broker: BrokerProcess, config: pytest.Config) -> ForeignClient:
+    assert config.cache is not None
+    environment = {**os.environ, "NODE_PATH": str(node_modules(config.cache))}
+    return ForeignClient(["node", str(NODE / program), broker.address], environment)
