@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.interop.broker_process import BrokerProcess, running_broker
-from tests.interop.fetched import JAVA, NODE, java_jars, node_modules
+from tests.interop.fetched import NODE, java_classpath, node_modules
 from tests.interop.foreign_client import ForeignClient
 
 
@@ -28,12 +28,21 @@ def own_broker(tmp_path: Path) -> Iterator[BrokerProcess]:
 
 @pytest.fixture(scope="module")
 def java(broker: BrokerProcess, request: pytest.FixtureRequest) -> Iterator[ForeignClient]:
-    assert request.config.cache is not None
-    jars = java_jars(request.config.cache)
-    quick_to_start = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx512m")
-    command = ["java", *quick_to_start, "-cp", f"{jars}/*", str(JAVA / "Client.java"), broker.address]
-    with closing(ForeignClient(command, os.environ)) as client:
+    with closing(_java_client(broker, request.config)) as client:
         yield client
+
+
+@pytest.fixture
+def own_java(own_broker: BrokerProcess, request: pytest.FixtureRequest) -> Iterator[ForeignClient]:
+    with closing(_java_client(own_broker, request.config)) as client:
+        yield client
+
+
+def _java_client(broker: BrokerProcess, config: pytest.Config) -> ForeignClient:
+    assert config.cache is not None
+    quick_to_start = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx512m")
+    command = ["java", *quick_to_start, "-cp", java_classpath(config.cache), "Client", broker.address]
+    return ForeignClient(command, os.environ)
 
 
 @pytest.fixture(scope="module")

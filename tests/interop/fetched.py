@@ -24,11 +24,14 @@ class NotFetched(Exception):
     """Why; for the reason of a skip."""
 
 
-def java_jars(cache: pytest.Cache) -> Path:
-    """The directory of the jars that java/pom.xml names; skips where there can be none."""
+def java_classpath(cache: pytest.Cache) -> str:
+    """The client of java/Client.java, compiled, and the jars that java/pom.xml names; skips where there can be none."""
     tools = "a JDK of 17 or newer and Maven (Debian: openjdk-17-jdk-headless, maven)"
     _need_tools("java", "javac", "mvn", what=tools)
-    return _or_skip(cache.mkdir("interop-java"), (JAVA / "pom.xml", JAVA / "jars.sha256"), _fetch_jars)
+    place = cache.mkdir("interop-java")
+    jars = _or_skip(place, (JAVA / "pom.xml", JAVA / "jars.sha256"), _fetch_jars)
+    classes = _or_skip(place, (JAVA / "Client.java", JAVA / "jars.sha256"), functools.partial(_compile, jars))
+    return f"{classes}:{jars}/*"
 
 
 def node_modules(cache: pytest.Cache) -> Path:
@@ -76,6 +79,13 @@ def _fetch_jars(place: Path) -> Path:
         wanted = {name: digest for digest, name in map(str.split, (JAVA / "jars.sha256").read_text().splitlines())}
         assert {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in jars.iterdir()} == wanted
     return jars
+
+
+def _compile(jars: Path, place: Path) -> Path:
+    if not (place / READY).exists():
+        command = ["javac", "-cp", f"{jars}/*", "-d", str(place), str(JAVA / "Client.java")]
+        subprocess.run(command, check=True, timeout=DOWNLOAD_SECONDS_MAX)
+    return place
 
 
 def _fetch_node_modules(place: Path) -> Path:

@@ -7,6 +7,8 @@ from tests.interop.facts import new_name
 from tests.interop.foreign_client import ForeignClient, Refused
 from tests.interop.test_java_records import BASE_MS, new_topic, produce, timed_topic
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_topic_is_created_described_grown_and_deleted(java: ForeignClient) -> None:
     topic = new_name("java-topic")

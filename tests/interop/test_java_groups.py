@@ -11,6 +11,7 @@ from tests.interop.flowing_group import Member, Story
 from tests.interop.foreign_client import ForeignClient, ForeignMember, Refused
 from tests.interop.test_java_records import new_topic, produce
 
+pytestmark = pytest.mark.slow
 ASSIGNORS = "org.apache.kafka.clients.consumer."
 PROTOCOLS: dict[str, dict[str, object]] = {
     "range": {"partition.assignment.strategy": f"{ASSIGNORS}RangeAssignor", "heartbeat.interval.ms": 200},
@@ -47,7 +48,6 @@ def values_of(records: list[dict[str, Any]]) -> list[str]:
     return [each["value"] for each in records]
 
 
-@pytest.mark.slow
 @every_protocol
 def test_members_come_and_go_while_messages_flow(
     broker: BrokerProcess, java: ForeignClient, protocol: str, capsys: pytest.CaptureFixture[str]
@@ -62,7 +62,6 @@ def test_members_come_and_go_while_messages_flow(
         happened.joined.check_only_what_moves_is_touched()
 
 
-@pytest.mark.slow
 def test_members_of_two_clients_share_a_group_while_messages_flow(broker: BrokerProcess, java: ForeignClient) -> None:
     topic, group = new_topic(java, partitions=PARTITIONS), new_name("group")
 

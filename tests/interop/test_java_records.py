@@ -9,6 +9,7 @@ from tests.interop.confluent import CODECS, read_from_start, send, values_of
 from tests.interop.facts import new_name
 from tests.interop.foreign_client import ForeignClient, Refused
 
+pytestmark = pytest.mark.slow
 BASE_MS = 1_700_000_000_000
 
 

@@ -10,6 +10,7 @@ from tests.interop.confluent import CODECS, read_from_start, send, values_of
 from tests.interop.facts import new_name
 from tests.interop.foreign_client import ForeignClient, ForeignMember, Refused
 
+pytestmark = pytest.mark.slow
 BASE_MS = 1_700_000_000_000
 TOPIC = 2
 """Among the kinds of things that have settings."""
@@ -119,7 +120,6 @@ def test_a_consumer_seeks_to_a_time(kafkajs: ForeignClient) -> None:
     kafkajs.ask("close", name=name)
 
 
-@pytest.mark.slow
 def test_members_come_and_go_while_messages_flow(
     broker: BrokerProcess, kafkajs: ForeignClient, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -171,7 +171,6 @@ def test_groups_are_listed_described_and_deleted(kafkajs: ForeignClient) -> None
     assert group not in {each["groupId"] for each in admin(kafkajs, "listGroups")["groups"]}
 
 
-@pytest.mark.slow
 def test_an_administrator_sets_the_offsets_of_an_idle_group(kafkajs: ForeignClient) -> None:
     """The client joins the group for that, and takes five seconds to leave it again."""
     topic, group = timed_topic(kafkajs), new_name("group")

@@ -26,7 +26,7 @@ BASE_MS = 1_700_000_000_000
 
 
 def kcat(broker: BrokerProcess, *arguments: str, said: str = "") -> str:
-    command = [KCAT, "-b", broker.address, "-q", *arguments]
+    command = [KCAT, "-b", broker.address, "-q", "-X", "fetch.wait.max.ms=50", *arguments]
     ran = subprocess.run(command, input=said, capture_output=True, text=True, timeout=FACT_SECONDS_MAX, check=False)
     assert ran.returncode == 0, ran.stderr
     return ran.stdout

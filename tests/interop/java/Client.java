@@ -14,9 +14,12 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Properties;
+import java.util.Queue;
 import java.util.Set;
+import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.regex.Pattern;
 import java.util.stream.Collectors;
 import java.util.stream.StreamSupport;
@@ -47,6 +50,7 @@ public final class Client {
     final Admin admin;
     final Map<String, KafkaConsumer<byte[], byte[]>> consumers = new HashMap<>();
     final Map<String, Member> members = new HashMap<>();
+    Flow flow;
 
     Client(String broker) {
         this.broker = broker;
@@ -92,6 +96,9 @@ public final class Client {
         return switch (verb) {
             case "produce" -> produce(ask);
             case "open" -> open(ask);
+            case "flow" -> flow(ask);
+            case "flowed" -> flow.kept.get();
+            case "wait_flow" -> waitFlow();
             case "join" -> join(ask);
             case "leave" -> leave(ask);
             case "assign", "subscribe", "poll", "seek", "commit", "committed", "offsets_for_times", "ends",
@@ -138,6 +145,54 @@ public final class Client {
             return List.of(kept.partition(), kept.offset());
         } catch (ExecutionException error) {
             return error.getCause().getClass().getSimpleName();
+        }
+    }
+
+    // A flow: numbers in order, with as much under way as the producer likes
+
+    Object flow(JsonNode ask) {
+        Properties settings = settings(ask);
+        settings.put("key.serializer", ByteArraySerializer.class.getName());
+        settings.put("value.serializer", ByteArraySerializer.class.getName());
+        flow = new Flow(new KafkaProducer<>(settings), ask.get("topic").asText(), ask.get("count").asInt());
+        flow.start();
+        return null;
+    }
+
+    /** Until the last was answered; the errors. */
+    Object waitFlow() throws InterruptedException {
+        flow.join();
+        return flow.errors;
+    }
+
+    static final class Flow extends Thread {
+        final KafkaProducer<byte[], byte[]> producer;
+        final String topic;
+        final AtomicInteger kept = new AtomicInteger();
+        final Queue<String> errors = new ConcurrentLinkedQueue<>();
+        final int count;
+
+        Flow(KafkaProducer<byte[], byte[]> producer, String topic, int count) {
+            this.producer = producer;
+            this.topic = topic;
+            this.count = count;
+        }
+
+        @Override
+        public void run() {
+            for (int number = 0; number < count; number++) {
+                byte[] value = String.valueOf(number).getBytes(StandardCharsets.ISO_8859_1);
+                producer.send(new ProducerRecord<>(topic, value), this::happened);
+            }
+            producer.close();
+        }
+
+        void happened(RecordMetadata where, Exception error) {
+            if (error == null) {
+                kept.incrementAndGet();
+            } else {
+                errors.add(error.toString());
+            }
         }
     }
 
