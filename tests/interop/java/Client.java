@@ -260,6 +260,7 @@ public final class Client {
             record.put("partition", each.partition());
             record.put("offset", each.offset());
             record.put("timestamp", each.timestamp());
+            record.put("timestamp_type", each.timestampType().toString());
             record.put("leader_epoch", each.leaderEpoch().orElse(null));
             record.put("key", text(each.key()));
             record.put("value", text(each.value()));
@@ -359,13 +360,15 @@ public final class Client {
         String topic = ask.path("topic").asText();
         return switch (verb) {
             case "create_topic" -> {
-                NewTopic wanted = new NewTopic(topic, Optional.of(ask.get("partitions").asInt()), Optional.empty());
+                Optional<Short> replicas = ask.has("replicas") ? Optional.of((short) ask.get("replicas").asInt()) : Optional.empty();
+                NewTopic wanted = new NewTopic(topic, Optional.of(ask.get("partitions").asInt()), replicas);
                 wanted.configs(texts(ask.path("configs")));
                 CreateTopicsOptions how = new CreateTopicsOptions().validateOnly(ask.path("validate_only").asBoolean());
                 CreateTopicsResult made = admin.createTopics(List.of(wanted), how);
                 yield List.of(made.numPartitions(topic).get(), made.replicationFactor(topic).get(), made.topicId(topic).get().toString());
             }
-            case "describe_topic" -> describe(admin.describeTopics(List.of(topic)).allTopicNames().get().get(topic));
+            case "describe_topic" -> describe(admin.describeTopics(List.of(topic),
+                    new DescribeTopicsOptions().partitionSizeLimitPerResponse(ask.path("page").asInt(2000))).allTopicNames().get().get(topic));
             case "describe_topic_by_id" -> {
                 var id = org.apache.kafka.common.Uuid.fromString(ask.get("id").asText());
                 yield admin.describeTopics(org.apache.kafka.common.TopicCollection.ofTopicIds(List.of(id)))
