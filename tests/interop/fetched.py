@@ -7,6 +7,7 @@ download that is not what was pinned fails the test.
 import fcntl
 import functools
 import hashlib
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -28,6 +29,7 @@ def java_classpath(cache: pytest.Cache) -> str:
     """The client of java/Client.java, compiled, and the jars that java/pom.xml names; skips where there can be none."""
     tools = "a JDK of 17 or newer and Maven (Debian: openjdk-17-jdk-headless, maven)"
     _need_tools("java", "javac", "mvn", what=tools)
+    _need_version("javac", (17,), what=tools)
     place = cache.mkdir("interop-java")
     jars = _or_skip(place, (JAVA / "pom.xml", JAVA / "jars.sha256"), _fetch_jars)
     classes = _or_skip(place, (JAVA / "Client.java", JAVA / "jars.sha256"), functools.partial(_compile, jars))
@@ -36,7 +38,9 @@ def java_classpath(cache: pytest.Cache) -> str:
 
 def node_modules(cache: pytest.Cache) -> Path:
     """The directory of the packages that node/package.json names; skips where there can be none."""
-    _need_tools("node", "npm", what="Node.js of 20.19 or newer and npm (Debian: nodejs, npm)")
+    tools = "Node.js of 20.19 or newer and npm"
+    _need_tools("node", "npm", what=tools)
+    _need_version("node", (20, 19), what=tools)
     lock = (NODE / "package.json", NODE / "package-lock.json")
     return _or_skip(cache.mkdir("interop-node"), lock, _fetch_node_modules)
 
@@ -45,6 +49,12 @@ def _need_tools(*names: str, what: str) -> None:
     missing = [name for name in names if not shutil.which(name)]
     if missing:
         pytest.skip(f"no {', '.join(missing)} on this machine; install {what}")
+
+
+def _need_version(name: str, least: tuple[int, ...], *, what: str) -> None:
+    said = subprocess.run([name, "--version"], capture_output=True, text=True, check=True).stdout.strip()
+    if tuple(map(int, re.findall(r"\d+", said)))[: len(least)] < least:
+        pytest.skip(f"{name} on this machine is {said}; install {what}")
 
 
 def _or_skip(cache: Path, pins: tuple[Path, ...], fetch: Callable[[Path], Path]) -> Path:
@@ -92,7 +102,7 @@ def _fetch_node_modules(place: Path) -> Path:
     if not (place / READY).exists():
         for name in ("package.json", "package-lock.json"):
             shutil.copy(NODE / name, place)
-        _run("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", directory=place)
+        _run("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error", directory=place)
     return place / "node_modules"
 
 
@@ -106,4 +116,4 @@ def _run(*command: str, directory: Path | None = None) -> None:
     said = ran.stdout + ran.stderr
     assert "EINTEGRITY" not in said, said
     if ran.returncode:
-        raise NotFetched(f"{command[0]} ended with {ran.returncode}: {said[-300:]}")
+        raise NotFetched(f"{command[0]} ended with {ran.returncode}: {' '.join(said.split())[:300]}")
