@@ -62,6 +62,16 @@ def test_a_refusal_without_acks_closes_the_connection(broker: RunningBroker, pee
     assert values(fetch(peer, name)) == []
 
 
+def test_a_topic_that_wants_more_copies_than_there_are_takes_no_message_that_wants_all_acks(
+    peer: Peer, name: str
+) -> None:
+    create(peer, name, min_insync_replicas="2")
+    refused = produce(peer, name, batch(b"x"), acks=-1)
+    assert refused.error_code == 19
+    assert "min.insync.replicas" in refused.error_message
+    assert produce(peer, name, batch(b"x"), acks=1).base_offset == 0
+
+
 @pytest.mark.parametrize("acks", [2, -2, 32767])
 def test_acks_that_mean_nothing_are_refused(peer: Peer, name: str, acks: int) -> None:
     create(peer, name)

@@ -48,7 +48,7 @@ def acknowledge_what_came_during_the_sync(patch: pytest.MonkeyPatch) -> None:
 
         def finish_for_all() -> None:
             finish()
-            waiting, self.commit._waiting = self._commit._waiting, []
+            waiting, self.commit._waiting = self.commit._waiting, []
             for waiter in waiting:
                 if not waiter.done():
                     waiter.set_result(None)

@@ -212,6 +212,31 @@ async def test_a_disk_that_is_full_when_an_old_segment_rolls(disk: SimDisk) -> N
     assert await values_after_restart(log, disk) == [b"a", b"b"]
 
 
+@pytest.mark.parametrize("seed", range(20))
+@simulated
+async def test_a_torn_tail_before_a_segment_that_has_nothing_yet_does_not_come_back(seed: int) -> None:
+    """The removal of a torn tail is synced with what follows; here nothing follows, and the segment is sealed."""
+    disk = new_disk(seed)
+    log = open_log(disk, SMALL)
+    append(log, b"a" * 300)
+    await log.close()
+    log = open_log(disk, SMALL)
+    size = facts_of(log)[0].size
+    for room, value in [(25, b"b" * 100), (70, b"c" * 800)]:
+        disk.capacity_bytes = disk.used_bytes + room
+        with pytest.raises(DiskFull):
+            append(log, value)
+    assert [each.size for each in facts_of(log)] == [size, 0]
+    disk.capacity_bytes = None
+    log.abandon()
+    log = open_log(disk, SMALL)
+    log.abandon()
+    disk.crash("random")
+    log = open_log(disk, SMALL)
+    assert facts_of(log)[0].size == size
+    assert await values_after_restart(log, disk) == [b"a" * 300]
+
+
 @pytest.mark.parametrize("error", [errno.EMFILE, errno.ENFILE])
 @simulated
 async def test_a_process_that_may_open_no_more_files_rolls_when_it_may_again(error: int) -> None:

@@ -18,6 +18,7 @@
     │   ├── FencedLeaderEpoch       asked in an epoch that is over: look up the leader again
     │   ├── UnknownLeaderEpoch      asked in an epoch that is not known here yet
     │   ├── InvalidTimestamp        a record's time further from now than its topic allows
+    │   ├── NotEnoughReplicas       fewer replicas in sync than the topic wants for acks=all
     │   ├── InvalidAcks             a number of acknowledgements that means nothing
     │   ├── MalformedMessage        bytes that are no message of the version they claim
     │   ├── InvalidRequest          a request that contradicts itself, or names one thing twice
@@ -148,6 +149,13 @@ class UnknownLeaderEpoch(RequestError):
 
 class InvalidTimestamp(RequestError):
     kafka_code = 32  # INVALID_TIMESTAMP
+
+
+class NotEnoughReplicas(RequestError):
+    kafka_code = 19  # NOT_ENOUGH_REPLICAS
+    http_status = 503
+    grpc_code = "UNAVAILABLE"
+    retriable = True
 
 
 class InvalidAcks(RequestError):

@@ -176,7 +176,7 @@ class Recovery:
         if believe_batches:
             self._epochs_from_batches()
         point = self.checkpoint.recovery_point
-        sealed_count = max(0, sum(segment.base_offset <= point for segment in self._found) - 1)
+        sealed_count = max(0, sum(segment.base_offset < point for segment in self._found) - 1)
         self._take_sealed(self._found[:sealed_count])
         self.producers, self._producers_since = restore_producers(
             self._filesystem, self._directory, self.segments, before=point

@@ -44,6 +44,11 @@ class Partition:
     def __repr__(self) -> str:
         return f"Partition({self.at}, {self.log.start_offset} to {self.high_watermark})"
 
+    @property
+    def in_sync(self) -> int:
+        """Replicas that have all that is acknowledged: this broker's, as long as there is no replication."""
+        return 1
+
     def use(self, config: TopicConfig, settings: LogSettings) -> None:
         """From now on."""
         self.config = config

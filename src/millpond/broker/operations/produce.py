@@ -12,7 +12,13 @@ from typing import NamedTuple
 
 from millpond.broker.drivers.partition import Partition
 from millpond.core.metadata.internal_topics import INTERNAL
-from millpond.model.errors import InvalidRecord, InvalidTimestamp, InvalidTopicName, MillpondError
+from millpond.model.errors import (
+    InvalidRecord,
+    InvalidTimestamp,
+    InvalidTopicName,
+    MillpondError,
+    NotEnoughReplicas,
+)
 from millpond.model.ids import NO_TIMESTAMP, Offset, TimestampMs
 from millpond.model.ports import Buffer
 from millpond.protocol.records import check_batch, decode_batch, parse_header, stamp_append_time
@@ -39,7 +45,7 @@ class Pending(NamedTuple):
     error: MillpondError | None = None
 
 
-def begin(partition: Partition | MillpondError, batch: Buffer | None, *, now_ms: int) -> Pending:
+def begin(partition: Partition | MillpondError, batch: Buffer | None, *, now_ms: int, acks_all: bool) -> Pending:
     """In the place of a partition, why there is none."""
     if isinstance(partition, MillpondError):
         return Pending(error=partition)
@@ -48,6 +54,8 @@ def begin(partition: Partition | MillpondError, batch: Buffer | None, *, now_ms:
             raise InvalidRecord("the request holds no batch for the partition; a producer sends one")
         if partition.at.topic in INTERNAL:
             raise InvalidTopicName(f"{partition.at.topic} is one of Millpond's own; nobody else writes to it")
+        if acks_all:
+            _check_in_sync(partition)
         batch, append_time = _prepared(partition, batch, now_ms)
         return Pending(partition, partition.append(batch), append_time)
     except MillpondError as error:
@@ -70,6 +78,15 @@ async def _finish(pending: Pending) -> Produced:
     except MillpondError as failure:
         return Produced(error=failure)
     return Produced(appended.base_offset, append_time, partition.log.start_offset)
+
+
+def _check_in_sync(partition: Partition) -> None:
+    least = partition.config.insync_replicas_min
+    if partition.in_sync < least:
+        raise NotEnoughReplicas(
+            f"{partition.at} has {partition.in_sync} replicas in sync and its topic's min.insync.replicas is {least}; "
+            f"lower it, or produce with acks=1"
+        )
 
 
 def _prepared(partition: Partition, batch: Buffer, now_ms: int) -> tuple[Buffer, TimestampMs]:

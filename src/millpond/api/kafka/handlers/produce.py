@@ -2,7 +2,7 @@
 
 Behaviour: batches are appended before the next request of the connection is looked at, and answered once kept. With
 acks=0 nothing is answered; a refusal ends the connection. acks=1 and acks=all mean the same while there is one
-replica: kept.
+replica: kept. But a topic that wants more replicas in sync than there are takes nothing with acks=all.
 Version notes: to 12 topics go by name, from 13 by id. From 8 a refusal says why.
 """
 
@@ -45,9 +45,9 @@ def _begin_all(node: Node, request: ProduceRequest) -> list[Pending]:
     if _names_one_twice(request):
         error = InvalidRequest("the request names one partition twice; send one batch for each")
         return [Pending(error=error) for topic in request.topic_data for _ in topic.partition_data]
-    now_ms = node.clock.wall_ms()
+    now_ms, acks_all = node.clock.wall_ms(), request.acks == -1
     return [
-        begin(node.find(topic.name, topic.topic_id, part.index), part.records, now_ms=now_ms)
+        begin(node.find(topic.name, topic.topic_id, part.index), part.records, now_ms=now_ms, acks_all=acks_all)
         for topic in request.topic_data
         for part in topic.partition_data
     ]
