@@ -1,97 +1,203 @@
-"""One seed, one story: a cluster, some faults of its own, and users who go on regardless."""
+"""One seed, one story: a cluster, the faults its profile likes, and users who go on regardless.
+
+A profile is a kind of bad day. Each makes one family of mistakes likely to show: late messages and slow disks for
+elections, lopsided links and clocks at their limits for leases, and so on.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
 
 from millpond.core.raft.membership import AddLearner, Change, PromoteLearner, RemoveNode
+from millpond.core.raft.output import Role
 from millpond.core.raft.raft import Raft
 from tests.core.raft.cluster import SETTINGS, Cluster, Node, void
 
-CHAOS_S = 12.0
-HEALED_S = 40.0
+HEALED_S: Final = 40.0
 """Twenty of the longest election timeouts: far more than an election with everybody well ever takes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profile:
+    """What the world is like; and how often users and faults do each thing, relative to the others of their kind."""
+
+    name: str
+    chaos_s: float = 25.0
+    voters: tuple[int, ...] = (3, 3, 5, 2, 1, 4)
+    election_timeout_s_max: float = 1.5
+    lease_reads: bool = True
+    late: float = 0.0
+    lost: float = 0.02
+    doubled: float = 0.0
+    lopsided: bool = False
+    disk_s_max: float = 0.05
+    crash_after_persist: float = 0.0
+
+    user_pace_s: float = 0.1
+    propose: int = 10
+    read: int = 3
+    change: int = 0
+    transfer: int = 0
+    compact: int = 0
+
+    fault_pace_s: float = 1.0
+    crash: int = 1
+    bounce: int = 1
+    cut: int = 3
+
+
+PROFILES: Final = (
+    Profile(name="everything", late=0.1, lost=0.05, doubled=0.05, change=1, transfer=1, compact=1),
+    Profile(
+        name="elections",
+        voters=(3, 3, 4, 5),
+        election_timeout_s_max=1.2,
+        late=0.3,
+        doubled=0.2,
+        disk_s_max=0.3,
+        crash_after_persist=0.02,
+        fault_pace_s=0.7,
+    ),
+    Profile(
+        name="leases",
+        voters=(3,),
+        election_timeout_s_max=1.1,
+        lopsided=True,
+        disk_s_max=0.005,
+        lost=0.0,
+        user_pace_s=0.3,
+        read=5,
+        transfer=1,
+        crash=0,
+        bounce=3,
+        cut=5,
+    ),
+    Profile(
+        name="reads",
+        voters=(3, 5),
+        election_timeout_s_max=1.1,
+        lease_reads=False,
+        late=0.2,
+        lopsided=True,
+        disk_s_max=0.005,
+        read=10,
+        crash=0,
+    ),
+    Profile(name="members", voters=(1, 2, 3, 4), late=0.1, propose=3, change=8, transfer=1, disk_s_max=0.2),
+    Profile(name="snapshots", late=0.1, lost=0.1, compact=4, change=1, disk_s_max=0.3),
+)
 
 
 class Chaos:
     def __init__(self, seed: int, machine: type[Raft] = Raft) -> None:
-        voters = (3, 3, 3, 5, 2, 1, 4)[seed % 7]
-        lease_reads = seed % 3 != 0
-        settings = type(SETTINGS)(
-            **{name: getattr(SETTINGS, name) for name in SETTINGS.__slots__} | {"lease_reads": lease_reads}
+        self.profile = profile = PROFILES[seed % len(PROFILES)]
+        voters = profile.voters[seed // len(PROFILES) % len(profile.voters)]
+        settings = replace(
+            SETTINGS, election_timeout_s_max=profile.election_timeout_s_max, lease_reads=profile.lease_reads
         )
-        self.cluster = Cluster(seed, nodes=5, voters=voters, settings=settings, machine=machine)
-        self.rng = self.cluster.rng
+        self.cluster = cluster = Cluster(
+            seed, nodes=max(3, voters) + (profile.change > 0), voters=voters, settings=settings, machine=machine
+        )
+        self.rng = rng = cluster.rng
         self.tokens = 0
-        rng, cluster = self.rng, self.cluster
-        cluster.disk_s_max = rng.choice((0.005, 0.05, 0.4))
-        network = cluster.network
-        network.late = rng.choice((0.0, 0.0, 0.1, 0.3))
-        network.lost = rng.choice((0.0, 0.05, 0.2))
-        network.doubled = rng.choice((0.0, 0.1))
-        cluster.crash_after_persist = rng.choice((0.0, 0.0, 0.02))
-        self._pace_s = rng.choice((0.05, 0.15))
-        self._weights = {
-            self.propose: 10,
-            self.read: 4,
-            self.crash: rng.choice((0, 1, 2)),
-            self.restart: 2,
-            self.cut: rng.choice((0, 1, 2)),
-            self.mend: 1,
-            self.change: rng.choice((0, 1, 3)),
-            self.transfer: rng.choice((0, 0, 1)),
-            self.compact: rng.choice((0, 1)),
+        cluster.disk_s_max = rng.choice((0.005, profile.disk_s_max))
+        cluster.crash_after_persist = profile.crash_after_persist
+        cluster.network.late = rng.choice((profile.late, profile.late / 2))
+        cluster.network.lost = profile.lost
+        cluster.network.doubled = profile.doubled
+        if profile.lopsided:
+            self._tilt()
+        self._users = {
+            self.propose: profile.propose,
+            self.read: profile.read,
+            self.change: profile.change,
+            self.transfer: profile.transfer,
+            self.compact: profile.compact,
         }
+        self._faults = {self.crash: profile.crash, self.bounce: profile.bounce, self.cut: profile.cut}
 
     def run(self) -> int:
         """Returns how many entries were committed."""
-        self._next()
-        self.cluster.run_until(CHAOS_S)
+        self._go_on(self._users, self.profile.user_pace_s)
+        self._go_on(self._faults, self.profile.fault_pace_s)
+        self.cluster.run_until(self.profile.chaos_s)
         self._recover()
         return self.cluster.committed.newest
 
-    def _next(self) -> None:
-        if self.cluster.now < CHAOS_S:
-            (what,) = self.rng.choices(list(self._weights), list(self._weights.values()))
+    def _go_on(self, actions: dict[Callable[[], None], int], pace_s: float) -> None:
+        if self.cluster.now < self.profile.chaos_s:
+            (what,) = self.rng.choices(list(actions), list(actions.values()))
             what()
-            self.cluster.at(self.cluster.now + self.rng.uniform(0.0, 2 * self._pace_s), self._next)
+            wait_s = self.rng.uniform(0.0, 2 * pace_s)
+            self.cluster.at(self.cluster.now + wait_s, lambda: self._go_on(actions, pace_s))
 
-    def _any(self, *, alive: bool = True) -> Node | None:
-        nodes = [node for node in self.cluster.nodes.values() if node.alive is alive]
+    def _tilt(self) -> None:
+        """Some links become slow, one way only."""
+        nodes = list(self.cluster.nodes)
+        slow_s = self.cluster.settings.election_timeout_s_min
+        for pair in ((a, b) for a in nodes for b in nodes):
+            if self.rng.random() < 0.3:
+                self.cluster.network.slow[pair] = self.rng.uniform(0.2 * slow_s, 0.9 * slow_s)
+
+    def _any(self) -> Node | None:
+        nodes = [node for node in self.cluster.nodes.values() if node.alive]
         return self.rng.choice(nodes) if nodes else None
 
     def _leader(self) -> Node | None:
-        """Mostly the leader, sometimes one who only believes so, or a stranger."""
-        return self.cluster.leader() if self.rng.random() < 0.8 else self._any()
+        """One who believes to lead; sometimes a stranger."""
+        leaders = [node for node in self.cluster.nodes.values() if node.alive and node.raft.role is Role.LEADER]
+        return self.rng.choice(leaders) if leaders and self.rng.random() < 0.9 else self._any()
 
     def propose(self) -> None:
         if node := self._leader():
             self.cluster.propose(node, self.rng.randbytes(self.rng.randrange(0, 12)))
 
     def read(self) -> None:
-        if node := self._leader() if self.rng.random() < 0.5 else self._any():
+        if node := self._leader():
             self.tokens += 1
             self.cluster.read(node, self.tokens)
 
     def crash(self) -> None:
         if node := self._leader():
             self.cluster.crash(node)
+            self.cluster.at(self.cluster.now + self.rng.uniform(0.0, 4.0), lambda: self._restart(node))
 
-    def restart(self) -> None:
-        if node := self._any(alive=False):
+    def bounce(self) -> None:
+        """A restart so quick that nobody notices."""
+        if node := self._any():
+            self.cluster.crash(node)
+            self.cluster.start(node)
+
+    def _restart(self, node: Node) -> None:
+        if not node.alive:
             self.cluster.start(node)
 
     def cut(self) -> None:
-        cut = self.cluster.network.cut
+        """Some pairs hear nothing of each other for a while; mostly the leader is among them."""
         nodes = list(self.cluster.nodes)
-        match self.rng.randrange(0, 3):
-            case 0:
-                cut.add((self.rng.choice(nodes), self.rng.choice(nodes)))  # one way only
-            case 1:
-                alone = leader.node_id if (leader := self._leader()) else self.rng.choice(nodes)
-                cut |= {pair for each in nodes for pair in ((alone, each), (each, alone))}
-            case _:
-                side = set(self.rng.sample(nodes, 2))
-                cut |= {(a, b) for a in nodes for b in nodes if (a in side) != (b in side)}
+        leader = node.node_id if (node := self._leader()) else self.rng.choice(nodes)
+        to_leader = {(each, leader) for each in nodes}
+        from_leader = {(leader, each) for each in nodes}
+        one, other = self.rng.sample(nodes, 2)
+        side = {one, other}
+        pairs = self.rng.choice(
+            (
+                to_leader,
+                from_leader,
+                to_leader | from_leader,
+                {(leader, other), (other, leader)},
+                {(one, other), (other, one)},
+                {(a, b) for a in nodes for b in nodes if (a in side) != (b in side)},
+            )
+        )
+        self.cluster.network.cut += list(pairs)
+        timeout_s = self.cluster.settings.election_timeout_s_max
+        self.cluster.at(self.cluster.now + self.rng.uniform(0.3, 2.5) * timeout_s, lambda: self._mend(pairs))
 
-    def mend(self) -> None:
-        self.cluster.network.cut.clear()
+    def _mend(self, pairs: set[tuple[int, int]]) -> None:
+        if self.cluster.network.cut:
+            for pair in pairs:
+                self.cluster.network.cut.remove(pair)
 
     def change(self) -> None:
         node = self._leader()

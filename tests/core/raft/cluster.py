@@ -48,11 +48,13 @@ SETTINGS = RaftSettings(
 class Network:
     delay_s_max: float = 0.05
     late: float = 0.0
-    """The share of messages that take up to `late_s_max`."""
-    late_s_max: float = 4.0
+    """The share of messages that take up to `late_s_max`, less one, mostly much less."""
+    late_s_max: float = 6.0
     lost: float = 0.0
     doubled: float = 0.0
-    cut: set[tuple[int, int]] = field(default_factory=set)
+    slow: dict[tuple[int, int], float] = field(default_factory=dict)
+    """Pairs (from, to) whose messages take this much longer."""
+    cut: list[tuple[int, int]] = field(default_factory=list)
     """Pairs (from, to) between which nothing passes."""
 
 
@@ -226,6 +228,7 @@ class Cluster:
             if self.rng.random() < self.crash_after_persist:
                 node.persists.clear()
                 self.crash(node)
+                self.at(self.now + self.rng.uniform(0.0, 1.0), lambda: None if node.alive else self.start(node))
                 return
             if node.persists:
                 self._write_next(node)
@@ -243,7 +246,8 @@ class Cluster:
                 continue
             delay_s = rng.uniform(0.001, network.delay_s_max)
             if rng.random() < network.late:
-                delay_s = rng.uniform(0.0, network.late_s_max)
+                delay_s = network.late_s_max ** rng.uniform(0.0, 1.0) - 1.0
+            delay_s += network.slow.get((message.sender, message.to), 0.0)
             self.at(self.now + delay_s, self._delivery_of(message))
 
     def _delivery_of(self, message: Message) -> Callable[[], None]:
