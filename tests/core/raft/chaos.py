@@ -30,7 +30,9 @@ class Profile:
     lost: float = 0.02
     doubled: float = 0.0
     lopsided: bool = False
+    delay_s_max: float = 0.05
     disk_s_max: float = 0.05
+    disk_stalls: float = 0.0
     crash_after_persist: float = 0.0
 
     user_pace_s: float = 0.1
@@ -55,6 +57,7 @@ PROFILES: Final = (
         late=0.3,
         doubled=0.2,
         disk_s_max=0.3,
+        disk_stalls=0.05,
         crash_after_persist=0.02,
         fault_pace_s=0.7,
     ),
@@ -73,6 +76,20 @@ PROFILES: Final = (
         cut=5,
     ),
     Profile(
+        name="clocks",
+        voters=(3,),
+        election_timeout_s_max=1.05,
+        delay_s_max=0.004,
+        disk_s_max=0.001,
+        lost=0.0,
+        user_pace_s=0.3,
+        fault_pace_s=0.8,
+        crash=0,
+        bounce=3,
+        cut=3,
+    ),
+    Profile(name="transfers", voters=(3, 5), late=0.2, lost=0.1, doubled=0.2, transfer=5, election_timeout_s_max=1.2),
+    Profile(
         name="reads",
         voters=(3, 5),
         election_timeout_s_max=1.1,
@@ -80,11 +97,13 @@ PROFILES: Final = (
         late=0.2,
         lopsided=True,
         disk_s_max=0.005,
+        user_pace_s=0.06,
         read=10,
         crash=0,
+        bounce=0,
     ),
     Profile(name="members", voters=(1, 2, 3, 4), late=0.1, propose=3, change=8, transfer=1, disk_s_max=0.2),
-    Profile(name="snapshots", late=0.1, lost=0.1, compact=4, change=1, disk_s_max=0.3),
+    Profile(name="snapshots", late=0.1, lost=0.1, compact=4, change=1, disk_s_max=0.3, disk_stalls=0.05),
 )
 
 
@@ -101,6 +120,8 @@ class Chaos:
         self.rng = rng = cluster.rng
         self.tokens = 0
         cluster.disk_s_max = rng.choice((0.005, profile.disk_s_max))
+        cluster.disk_stalls = profile.disk_stalls
+        cluster.network.delay_s_max = profile.delay_s_max
         cluster.crash_after_persist = profile.crash_after_persist
         cluster.network.late = rng.choice((profile.late, profile.late / 2))
         cluster.network.lost = profile.lost

@@ -22,6 +22,7 @@ from millpond.core.raft.settings import RaftSettings
 from tests.core.raft.disk import Disk
 from tests.core.raft.invariants import (
     CommittedForEver,
+    ElectedByMajority,
     LeaseExclusivity,
     LinearizableReads,
     LogMatching,
@@ -109,6 +110,8 @@ class Cluster:
         self.machine = machine
         self.network = Network()
         self.disk_s_max = disk_s_max
+        self.disk_stalls = 0.0
+        """The share of persists that take seconds."""
         self.crash_after_persist = 0.0
         self.now = 0.0
         self.inputs = 0
@@ -117,7 +120,7 @@ class Cluster:
         self._sequence = 0
         self.single_leader, self.one_vote, self.log_matching = SingleLeader(), OneVote(), LogMatching()
         self.committed, self.same_state, self.lease = CommittedForEver(), SameState(), LeaseExclusivity()
-        self.reads, self.one_change = LinearizableReads(), OneChangeAtATime()
+        self.reads, self.one_change, self.elected = LinearizableReads(), OneChangeAtATime(), ElectedByMajority()
         first = Membership(tuple(range(1, voters + 1)))
         self.nodes: dict[int, Node] = {}
         for node_id in range(1, nodes + 1):
@@ -188,23 +191,31 @@ class Cluster:
             if len(node.persists) == 1:
                 self._write_next(node)
         deadline = node.raft.deadline()
-        if deadline is not None and deadline != node.tick_at:
+        if deadline != node.tick_at:
             node.tick_at = deadline
+        else:
+            return
+        if deadline is not None:
             self.at(max(self.now, node.real_time(deadline)), self._tick_of(node, node.life, deadline))
 
     def _check(self, node: Node, output: Output) -> None:
         self.single_leader.seen(node)
+        self.elected.seen(node, self)
         self.committed.seen(node, self)
         self.lease.seen(self)
         self.reads.seen(output)
         if output.persist is not None and output.persist.entries:
             self.log_matching.persisting(node, output.persist.entries)
             self.one_change.persisting(node, output.persist.entries)
+        if output.restore is not None:
+            self.log_matching.restored(node)
 
     def _tick_of(self, node: Node, life: int, deadline: float) -> Callable[[], None]:
         def tick() -> None:
-            if node.alive and node.life == life and node.raft.deadline() == deadline:
-                node.tick_at = None
+            if not node.alive or node.life != life or node.tick_at != deadline:
+                return
+            node.tick_at = None
+            if node.raft.deadline() == deadline:
                 node.raft.tick(max(deadline, node.clock(self.now)))
                 self._after_input(node)
 
@@ -234,7 +245,8 @@ class Cluster:
                 self._write_next(node)
             self.give(node, lambda raft, now: raft.persisted(persist.number, now))
 
-        self.at(self.now + self.rng.uniform(0.0, self.disk_s_max), done)
+        stalls = self.rng.random() < self.disk_stalls
+        self.at(self.now + self.rng.uniform(0.0, 3.0 if stalls else self.disk_s_max), done)
 
     # The network
 
@@ -284,7 +296,7 @@ class Cluster:
 
     def heal(self) -> None:
         self.network = Network()
-        self.crash_after_persist = 0.0
+        self.crash_after_persist = self.disk_stalls = 0.0
         self.disk_s_max = 0.02
         for node in self.nodes.values():
             if not node.alive:

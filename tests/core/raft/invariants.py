@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from millpond.core.raft.durable import Entry, EntryKind, Snapshot
+from millpond.core.raft.durable import Entry, EntryKind, HardState, Snapshot
 from millpond.core.raft.membership import Membership
 from millpond.core.raft.messages import Message, VoteAnswer
 from millpond.core.raft.output import Output, Role
@@ -15,12 +15,31 @@ class SingleLeader:
     """One leader a term."""
 
     def __init__(self) -> None:
-        self._leaders: dict[int, int] = {}
+        self.leaders: dict[int, int] = {}
 
     def seen(self, node: "Node") -> None:
         if node.raft.role is Role.LEADER:
-            leader = self._leaders.setdefault(node.raft.term, node.node_id)
+            leader = self.leaders.setdefault(node.raft.term, node.node_id)
             assert leader == node.node_id, f"SingleLeader: {leader} and {node.node_id} lead term {node.raft.term}"
+
+
+class ElectedByMajority:
+    """When a leader appears, a majority has its vote on disk; a disk that is in a later term by then counts as well."""
+
+    def __init__(self) -> None:
+        self._seen: set[int] = set()
+
+    def seen(self, node: "Node", cluster: "Cluster") -> None:
+        raft = node.raft
+        if raft.role is not Role.LEADER or raft.term in self._seen:
+            return
+        self._seen.add(raft.term)
+        voters = {
+            each.node_id
+            for each in cluster.nodes.values()
+            if each.disk.hard_state.term > raft.term or each.disk.hard_state == HardState(raft.term, node.node_id)
+        }
+        assert raft.membership.is_majority(voters), f"ElectedByMajority: {node.node_id} in {raft.term} by {voters}"
 
 
 class OneVote:
@@ -47,11 +66,19 @@ class LogMatching:
             known = self._entries.setdefault((entry.index, entry.term), (prev_term, entry))
             assert known == (prev_term, entry), f"LogMatching: {known} and {(prev_term, entry)}"
 
+    def restored(self, node: "Node") -> None:
+        """The entries that stayed after a snapshot follow it."""
+        log = node.raft.log
+        term = log.term_at(log.base_index + 1)
+        if term is not None and (known := self._entries.get((log.base_index + 1, term))):
+            assert known[0] == log.term_at(log.base_index), f"LogMatching: after the snapshot at {log.base_index}"
+
 
 class CommittedForEver:
     """State machine safety, leader completeness, and a commit index that never goes back.
 
-    What is committed once is the same on every node, in every later leader's log, and on a majority's disks.
+    What is committed once is the same on every node, in every later leader's log, and on a majority's disks. A leader
+    commits with an entry of its own term.
     """
 
     def __init__(self) -> None:
@@ -72,6 +99,8 @@ class CommittedForEver:
             self.newest = max(index, self.newest)
             known = self.terms.setdefault(index, term)
             assert known == term, f"StateMachineSafety: {index} is of term {known} and {term}"
+        if raft.role is Role.LEADER and raft.commit > node.commit_seen:
+            assert raft.log.term_at(raft.commit) == raft.term, "OwnTerm: an older entry is committed by counting"
         if self.newest > newest:
             self._check_kept(node, cluster)
         node.commit_seen = raft.commit
@@ -137,11 +166,15 @@ class LinearizableReads:
 
 
 class OneChangeAtATime:
-    """Memberships that follow each other in a log differ by one voter at most."""
+    """Memberships that follow each other in a log differ by one voter, and a leader has one uncommitted, at most."""
 
     def persisting(self, node: "Node", entries: tuple[Entry, ...]) -> None:
         for entry in entries:
             if entry.kind is EntryKind.MEMBERSHIP and entry.index - 1 >= node.raft.log.base_index:
+                if node.raft.role is Role.LEADER:
+                    assert node.raft.log.membership_at(entry.index - 1) == node.raft.log.membership_at(
+                        max(min(node.raft.commit, entry.index - 1), node.raft.log.base_index)
+                    ), "OneChangeAtATime: the one before is not committed"
                 before = set(node.raft.log.membership_at(entry.index - 1).voters)
                 after = set(Membership.from_bytes(entry.data).voters)
                 assert len(before ^ after) <= 1 or entry.index == 1, f"OneChangeAtATime: {before} and {after}"

@@ -9,25 +9,24 @@ from collections.abc import Callable
 import pytest
 
 from millpond.core.raft.durability import Durability
-from millpond.core.raft.durable import Entry, HardState, Snapshot
+from millpond.core.raft.durable import Entry, EntryKind, HardState, Snapshot
 from millpond.core.raft.leading import Leadership
 from millpond.core.raft.log import RaftLog
-from millpond.core.raft.membership import Membership
+from millpond.core.raft.membership import Change, Membership
 from millpond.core.raft.messages import (
     Append,
     AppendAccepted,
-    FromLeader,
     Heartbeat,
     HeartbeatAnswer,
     Message,
     TimeoutNow,
     VoteAnswer,
-    VoteRequest,
 )
 from millpond.core.raft.output import ReadReady, Role
 from millpond.core.raft.raft import Raft
 from millpond.core.raft.settings import RaftSettings
 
+MEMBERSHIP = EntryKind.MEMBERSHIP
 Mutant = Callable[[pytest.MonkeyPatch], None]
 
 
@@ -79,9 +78,7 @@ def count_the_leader_before_its_disk(patch: pytest.MonkeyPatch) -> None:
 
 def commit_older_terms_by_counting(patch: pytest.MonkeyPatch) -> None:
     def index_agreed(self: Leadership, own_stable: int) -> int:
-        return self._log.membership.agreed(
-            lambda node: own_stable if node == self._node_id else self.peers[node].match
-        )
+        return self._log.membership.agreed(lambda node: own_stable if node == self._node_id else self.peers[node].match)
 
     patch.setattr(Leadership, "index_agreed", index_agreed)
 
@@ -241,10 +238,9 @@ def read_without_asking(patch: pytest.MonkeyPatch) -> None:
 
 def read_before_the_first_own_entry_is_committed(patch: pytest.MonkeyPatch) -> None:
     def start_reads(self: Leadership, now: float) -> None:
-        settled = self.is_settled
-        self.is_settled = lambda: True  # type: ignore[method-assign]
-        original(self, now)
-        self.is_settled = settled  # type: ignore[method-assign]
+        with pytest.MonkeyPatch.context() as for_this_call:
+            for_this_call.setattr(Leadership, "is_settled", lambda self: True)
+            original(self, now)
 
     original = Leadership.start_reads
     patch.setattr(Leadership, "start_reads", start_reads)
@@ -270,21 +266,21 @@ def follow_a_membership_only_when_it_is_committed(patch: pytest.MonkeyPatch) -> 
 
 
 def change_the_membership_twice_at_once(patch: pytest.MonkeyPatch) -> None:
-    def changed(self: Raft, change: object, now: float) -> object:
+    def changed(self: Raft, change: Change, now: float) -> object:
         leading = self._leading
         if leading is None or not leading.is_settled():
             return None
-        made = self._changed(change, leading)  # type: ignore[arg-type]
-        return self._append_as_leader(2, [made.to_bytes()], now) if isinstance(made, Membership) else None  # type: ignore[arg-type]
+        made = self._changed(change, leading)
+        return self._append_as_leader(MEMBERSHIP, [made.to_bytes()], now) if isinstance(made, Membership) else None
 
     patch.setattr(Raft, "change_membership", changed)
 
 
-def change_the_membership_before_the_first_own_entry_is_committed(patch: pytest.MonkeyPatch) -> None:
-    def change_membership(self: Raft, change: object, now: float) -> object:
-        if self._leading is not None:
-            self._leading.is_settled = lambda: True  # type: ignore[method-assign]
-        return original(self, change, now)  # type: ignore[arg-type]
+def change_the_membership_before_anything_is_committed(patch: pytest.MonkeyPatch) -> None:
+    def change_membership(self: Raft, change: Change, now: float) -> object:
+        with pytest.MonkeyPatch.context() as for_this_call:
+            for_this_call.setattr(Leadership, "is_settled", lambda self: True)
+            return original(self, change, now)
 
     original = Raft.change_membership
     patch.setattr(Raft, "change_membership", change_membership)
@@ -297,6 +293,40 @@ def keep_the_membership_of_truncated_entries(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(RaftLog, "truncate_from", truncate_from)
 
 
-MUTANTS: tuple[Mutant, ...] = tuple(
-    value for name, value in list(globals().items()) if callable(value) and getattr(value, "__module__", "") == __name__ and not name.startswith("_")
+MUTANTS: tuple[Mutant, ...] = (
+    forget_the_vote,
+    vote_before_it_is_durable,
+    acknowledge_entries_before_they_are_durable,
+    acknowledge_entries_when_the_term_is_durable,
+    believe_a_persist_that_was_overtaken_by_a_truncation,
+    count_the_leader_before_its_disk,
+    commit_older_terms_by_counting,
+    count_votes_of_older_terms,
+    vote_for_anybody,
+    vote_for_the_longer_log,
+    cut_the_log_after_every_append,
+    commit_beyond_what_matches,
+    tell_the_commit_index_to_all,
+    keep_entries_that_contradict_a_snapshot,
+    count_the_lease_from_the_answer,
+    trust_all_clocks,
+    vote_while_a_leader_is_heard,
+    keep_the_lease_while_handing_over,
+    read_without_asking,
+    read_before_the_first_own_entry_is_committed,
+    follow_a_membership_only_when_it_is_committed,
+    change_the_membership_twice_at_once,
+    keep_the_membership_of_truncated_entries,
 )
+"""Found by the seeded cluster."""
+
+SUBTLE: dict[Mutant, str] = {
+    count_answers_of_older_terms: "test_an_answer_to_an_earlier_term_says_nothing",
+    forget_at_a_restart_that_a_leader_was_heard: "test_a_restarted_node_keeps_the_promise_it_cannot_remember",
+    forget_in_a_new_term_that_a_leader_was_heard: "test_a_promise_outlives_the_term_it_was_given_in",
+    obey_a_late_word_to_campaign: "test_a_late_word_to_campaign_is_not_obeyed",
+    elect_oneself_when_the_newest_membership_is_alone: "test_being_alone_in_the_newest_membership_is_not_enough",
+    share_a_round_that_is_under_way: "test_a_read_waits_for_a_round_that_was_sent_after_it_was_asked",
+    change_the_membership_before_anything_is_committed: "test_a_new_leader_commits_first",
+}
+"""Would need so much bad luck that a test sets each of these up: the name of that test in `test_traps.py`."""

@@ -293,6 +293,7 @@ class Leadership:
                 self.hand_over_if_ready(now)
             else:
                 self.begin_round(now)
+            self._count_rounds()
         self.start_reads(now)
 
     def deadline(self) -> float | None:
