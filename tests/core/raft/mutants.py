@@ -270,7 +270,7 @@ def change_the_membership_twice_at_once(patch: pytest.MonkeyPatch) -> None:
         leading = self._leading
         if leading is None or not leading.is_settled():
             return None
-        made = self._changed(change, leading)
+        made = leading.changed(change)
         return self._append_as_leader(MEMBERSHIP, [made.to_bytes()], now) if isinstance(made, Membership) else None
 
     patch.setattr(Raft, "change_membership", changed)

@@ -14,8 +14,10 @@ what is durable. Pure. Made by raft.py when an election is won, dropped when the
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import assert_never
 
 from millpond.core.raft.log import RaftLog
+from millpond.core.raft.membership import MEMBERS_MAX, AddLearner, Change, Membership, PromoteLearner, RemoveNode
 from millpond.core.raft.messages import (
     Append,
     AppendAccepted,
@@ -27,7 +29,7 @@ from millpond.core.raft.messages import (
     SnapshotWanted,
     TimeoutNow,
 )
-from millpond.core.raft.output import ReadReady
+from millpond.core.raft.output import ReadReady, Reason
 from millpond.core.raft.peer import Peer, Sending
 from millpond.core.raft.settings import RaftSettings
 
@@ -76,6 +78,26 @@ class Leadership:
             self.peers[new] = Peer(next=self._log.last_index + 1, heard_at=now)
         if self.transfer_to not in self.peers:
             self.transfer_to = None
+
+    def changed(self, change: Change) -> Membership | Reason:
+        """What the change would make of the newest membership."""
+        members = self._log.membership
+        match change:
+            case AddLearner(node):
+                if node in members.nodes:
+                    return Reason.ALREADY_A_MEMBER
+                return members.with_learner(node) if len(members.nodes) < MEMBERS_MAX else Reason.TOO_MANY_MEMBERS
+            case PromoteLearner(node):
+                if node not in members.learners:
+                    return Reason.NO_SUCH_NODE
+                is_near = self._log.commit - self.peers[node].match <= self._settings.learner_entries_behind_max
+                return members.with_voter(node) if is_near else Reason.TOO_FAR_BEHIND
+            case RemoveNode(node):
+                if node not in members.nodes:
+                    return Reason.NO_SUCH_NODE
+                return members.without(node) if members.voters != (node,) else Reason.LAST_VOTER
+            case _:
+                assert_never(change)
 
     def hears_majority(self, now: float) -> bool:
         """Check-quorum: whether a majority said anything within the last election timeout."""

@@ -15,7 +15,7 @@ from millpond.core.raft.durable import DurableState, Entry, EntryKind, HardState
 from millpond.core.raft.incoming import IncomingSnapshot
 from millpond.core.raft.leading import Leadership
 from millpond.core.raft.log import RaftLog
-from millpond.core.raft.membership import MEMBERS_MAX, AddLearner, Change, Membership, PromoteLearner, RemoveNode
+from millpond.core.raft.membership import Change, Membership
 from millpond.core.raft.messages import (
     Append,
     AppendAccepted,
@@ -152,33 +152,10 @@ class Raft:
             return self._refused(Reason.NOT_SETTLED)
         if self.log.membership_index > self.log.commit:
             return self._refused(Reason.CHANGE_UNDER_WAY)
-        changed = self._changed(change, leading)
+        changed = leading.changed(change)
         if isinstance(changed, Reason):
             return self._refused(changed)
         return self._append_as_leader(EntryKind.MEMBERSHIP, [changed.to_bytes()], now)
-
-    def _changed(self, change: Change, leading: Leadership) -> Membership | Reason:
-        members = self.membership
-        match change:
-            case AddLearner(node):
-                if node in members.nodes:
-                    return Reason.ALREADY_A_MEMBER
-                return members.with_learner(node) if len(members.nodes) < MEMBERS_MAX else Reason.TOO_MANY_MEMBERS
-            case PromoteLearner(node):
-                if node not in members.learners:
-                    return Reason.NO_SUCH_NODE
-                behind = self.log.commit - leading.peers[node].match
-                return (
-                    members.with_voter(node)
-                    if behind <= self.settings.learner_entries_behind_max
-                    else Reason.TOO_FAR_BEHIND
-                )
-            case RemoveNode(node):
-                if node not in members.nodes:
-                    return Reason.NO_SUCH_NODE
-                return members.without(node) if members.voters != (node,) else Reason.LAST_VOTER
-            case _:
-                assert_never(change)
 
     def transfer(self, to: int | None, now: float) -> Refused | None:
         """Hands the leadership to a voter, or to the one that has most; if that fails, this node goes on leading."""
@@ -406,7 +383,7 @@ class Raft:
         return self.node_id in self.membership.voters
 
     def _may_campaign(self) -> bool:
-        """Also a node whose removal is in its log but not known to be committed: those who stay may need its entries."""
+        """Also a node whose removal is in its log, but not known to be committed: others may need its entries."""
         before = self.log.membership_index - 1
         return self._is_voter() or (
             before >= max(self.log.commit, self.log.base_index)
