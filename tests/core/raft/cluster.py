@@ -19,6 +19,7 @@ from millpond.core.raft.messages import Message
 from millpond.core.raft.output import Output, Persist, Role
 from millpond.core.raft.raft import Raft
 from millpond.core.raft.settings import RaftSettings
+from tests.core.raft.conversation import noted, told
 from tests.core.raft.disk import Disk
 from tests.core.raft.invariants import (
     CommittedForEver,
@@ -115,7 +116,8 @@ class Cluster:
         self.crash_after_persist = 0.0
         self.now = 0.0
         self.inputs = 0
-        self.story: list[str] = []
+        self.story: list[str] | None = None
+        """What happened, line by line, for whoever sets it to a list; `python -m tests.core.raft SEED` prints it."""
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
         self._sequence = 0
         self.single_leader, self.one_vote, self.log_matching = SingleLeader(), OneVote(), LogMatching()
@@ -146,11 +148,16 @@ class Cluster:
             what()
         return True
 
+    def tell(self, what: str) -> None:
+        if self.story is not None:
+            self.story.append(f"{self.now:8.3f}  {what}")
+
     # Nodes
 
     def start(self, node: Node) -> None:
         node.forget()
         node.alive = True
+        self.tell(f"{node.node_id} starts with {node.disk}")
         rng = random.Random(self.rng.getrandbits(32))
         node.raft = self.machine(node.node_id, self.settings, rng, node.disk.contents(), now=node.clock(self.now))
         self._after_input(node)
@@ -161,6 +168,7 @@ class Cluster:
             node.disk.perform(node.persists[0], self.rng.randrange(len(list(node.disk.steps(node.persists[0]))) + 1))
         node.alive = False
         node.life += 1
+        self.tell(f"{node.node_id} crashes and leaves {node.disk}")
 
     def give(self, node: Node, what: Callable[[Raft, float], None]) -> None:
         """One input to a living node."""
@@ -177,6 +185,8 @@ class Cluster:
     def _after_input(self, node: Node) -> None:
         self.inputs += 1
         output = node.raft.take_output()
+        if self.story is not None:
+            self._tell_output(node, output)
         self._check(node, output)
         for message in output.messages:
             self.one_vote.said(message)
@@ -197,6 +207,17 @@ class Cluster:
             return
         if deadline is not None:
             self.at(max(self.now, node.real_time(deadline)), self._tick_of(node, node.life, deadline))
+
+    def _tell_output(self, node: Node, output: Output) -> None:
+        for fact in output.facts:
+            self.tell(f"{node.node_id} {noted(fact)}")
+        if (persist := output.persist) is not None:
+            entries = " ".join(f"{entry.index}/{entry.term}" for entry in persist.entries)
+            snapshot = f" snapshot {persist.snapshot.index}" if persist.snapshot else ""
+            cut = f" truncate {persist.truncate_from}" if persist.truncate_from else ""
+            self.tell(f"{node.node_id} persists {persist.number}: {persist.hard_state or ''}{cut}{snapshot} {entries}")
+        if node.raft.commit != node.commit_seen:
+            self.tell(f"{node.node_id} knows {node.raft.commit} to be committed")
 
     def _check(self, node: Node, output: Output) -> None:
         self.single_leader.seen(node)
@@ -266,6 +287,8 @@ class Cluster:
         def deliver() -> None:
             node = self.nodes[message.to]
             if node.alive and (message.sender, message.to) not in self.network.cut:
+                if self.story is not None:
+                    self.tell(f"{message.sender} -> {message.to}  (term {message.term}) {told(message)}")
                 node.raft.receive(message, node.clock(self.now))
                 self._after_input(node)
 

@@ -140,7 +140,7 @@ class Conversation:
         self.mail = deque(each for each in self.mail if each.to != node)
 
     def restarts(self, node: int) -> None:
-        self.say(f"{node} starts with {self._disk(node)}")
+        self.say(f"{node} starts with {self.disks[node]}")
         self._start(node)
         self.settle()
 
@@ -194,12 +194,6 @@ class Conversation:
             self.lines.append(f"  {node} refuses: {answer.reason.value}; leader {answer.leader}")
         self.settle()
 
-    def _disk(self, node: int) -> str:
-        disk = self.disks[node].contents()
-        terms = " ".join(f"{entry.index}/{entry.term}" for entry in disk.entries)
-        vote = f", voted for {disk.hard_state.voted_for}" if disk.hard_state.voted_for else ""
-        return f"term {disk.hard_state.term}{vote}, snapshot {disk.snapshot.index}, entries {terms or 'none'}"
-
     def say(self, what: str) -> None:
         self.lines.append(f"> {what}")
 
@@ -230,7 +224,7 @@ def told(message: Message) -> str:
         case SnapshotChunk():
             return (
                 f"snapshot at {message.index}/{message.index_term}, from byte {message.position} "
-                f"of {message.bytes_total}: {message.data.decode()}"
+                f"of {message.bytes_total}: {message.data.decode(errors='replace')}"
             )
         case SnapshotWanted():
             return f"want the snapshot at {message.index} from byte {message.position}"
@@ -241,7 +235,7 @@ def told(message: Message) -> str:
 def shown(entry: Entry) -> str:
     match entry.kind:
         case EntryKind.DATA:
-            return f"{entry.index}/{entry.term}={entry.data.decode()}"
+            return f"{entry.index}/{entry.term}={entry.data.decode(errors='replace')}"
         case EntryKind.NOOP:
             return f"{entry.index}/{entry.term}=-"
         case EntryKind.MEMBERSHIP:

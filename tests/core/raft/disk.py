@@ -20,6 +20,11 @@ class Disk:
             self.hard_state, self.snapshot, tuple(self.entries[index] for index in sorted(self.entries))
         )
 
+    def __str__(self) -> str:
+        entries = " ".join(f"{index}/{entry.term}" for index, entry in sorted(self.entries.items()))
+        vote = f", voted for {self.hard_state.voted_for}" if self.hard_state.voted_for else ""
+        return f"term {self.hard_state.term}{vote}, snapshot {self.snapshot.index}, entries {entries or 'none'}"
+
     def holds(self, index: int, term: int) -> bool:
         entry = self.entries.get(index)
         return index <= self.snapshot.index or (entry is not None and entry.term == term)

@@ -337,6 +337,17 @@ def test_a_contradiction_is_found_in_one_step_per_term() -> None:
     assert [message.prev_index for message in said if isinstance(message, Append)] == [2]
 
 
+def test_a_node_that_lost_its_log_is_not_asked_again_and_again() -> None:
+    node = Lone()
+    node.elect()
+    node.hear(node.accepted(2, 2))
+    rejected = AppendRejected(sender=2, to=1, term=2, prev_index=2, hint_index=0, hint_term=0)
+    node.raft.propose(b"x", node.now)
+    node.drain()
+    assert node.hear(replace(rejected, prev_index=3)) != []
+    assert node.hear(rejected) == []
+
+
 # Membership
 
 

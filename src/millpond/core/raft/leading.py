@@ -153,7 +153,10 @@ class Leadership:
             return
         agrees_at = self._log.last_index_of_term_up_to(answer.hint_term, index=answer.hint_index)
         peer.probe_from(min(agrees_at, answer.prev_index - 1) + 1)
-        self.replicate(answer.sender, even_empty=True)
+        if peer.next > answer.prev_index:
+            peer.probe_sent = True  # it lost what it had; asking again at once would never end
+        else:
+            self.replicate(answer.sender, even_empty=True)
 
     def index_agreed(self, own_stable: int) -> int:
         """What a majority has on disk. Only entries of this term are committed by counting: an older one that a
