@@ -113,7 +113,9 @@ class Raft:
         return self.log.commit
 
     def lease_until(self, now: float) -> float | None:
-        """By this node's clock, until when no other leader can exist; None where it cannot tell.
+        """By this node's clock, until when no leader of a later term can exist; None where it cannot tell.
+
+        One of an earlier term, whose votes came late, can exist, but it has no lease and commits nothing.
 
         To be asked anew whenever it matters: handing over, or losing the leadership, takes a lease back.
         """
