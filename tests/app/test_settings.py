@@ -232,7 +232,7 @@ def test_unknown_names_are_refused_with_the_nearest_that_is_known(file: Path) ->
     )
     file.write_text("zzz = 1\n")
     assert refusal(config=str(file)).endswith(
-        "there are advertise, data-dir, http, insecure, kafka, log-format, node-id, set"
+        "there are advertise, data-dir, http, insecure, kafka, log-format, node-id, offset-store, set"
     )
 
 

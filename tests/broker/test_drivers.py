@@ -1,19 +1,24 @@
 """What a broker keeps beside the logs: metadata, partitions, producer ids, groups; whatever befalls it."""
 
 import asyncio
+import errno
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
 from millpond.app.broker import Broker, BrokerSettings
+from millpond.core.groups.errors import GroupError
 from millpond.core.groups.offsets import CommitOffsets, FetchOffsets, OffsetToCommit
+from millpond.core.groups.records import OffsetCommitted
+from millpond.core.groups.stores import OffsetChange, OffsetStore
 from millpond.core.metadata.controller import NewTopic, TopicToDelete, create_topics, delete_topics
-from millpond.model.errors import InvalidSetting
+from millpond.model.errors import InvalidRecord, InvalidSetting
 from millpond.model.ids import Offset, TimestampMs, TopicPartition
-from millpond.protocol.records import encode_values
+from millpond.protocol.records import NewRecord, encode_batch, encode_values
 from millpond.testing import SimDisk, Simulation, simulate
 
+AT = TopicPartition("orders", 0)
 Steps = Callable[[Simulation, SimDisk], Awaitable[None]]
 
 
@@ -28,12 +33,23 @@ def on_a_simulated_disk(steps: Steps) -> Callable[[], None]:
     return test
 
 
-async def start(sim: Simulation, disk: SimDisk, *, node_id: int = 1) -> Broker:
+async def start(
+    sim: Simulation,
+    disk: SimDisk,
+    *,
+    node_id: int = 1,
+    offset_store: OffsetStore | None = None,
+    told: list[BaseException] | None = None,
+) -> Broker:
     def fail(error: BaseException) -> None:
-        raise error
+        if told is None:
+            raise error
+        told.append(error)
 
     configs = {"offsets.topic.num.partitions": "2"}
-    settings = BrokerSettings(data_directory="data", node_id=node_id, port=0, configs=configs)
+    settings = BrokerSettings(
+        data_directory="data", node_id=node_id, port=0, configs=configs, offset_store=offset_store
+    )
     return await Broker.start(settings, filesystem=disk, clock=sim.clock, rng=random.Random(7), on_error=fail)
 
 
@@ -129,18 +145,128 @@ async def test_what_is_kept_is_seen_also_where_the_producer_has_hung_up(sim: Sim
 
 @on_a_simulated_disk
 async def test_an_acknowledged_offset_survives_a_power_cut(sim: Simulation, disk: SimDisk) -> None:
-    at = TopicPartition("orders", 0)
     broker = await start(sim, disk)
     await create(broker, "orders")
-    committed = await broker.node.groups.ask(
-        "readers", lambda token: CommitOffsets(token=token, offsets=(OffsetToCommit(at, Offset(17)),))
-    )
-    assert committed.partitions == ((at, 0),)
+    assert await commit(broker, "readers", 17) == GroupError.NONE
     disk.crash()
     broker = await start(sim, disk)
-    found = await broker.node.groups.ask("readers", lambda token: FetchOffsets(token=token, partitions=(at,)))
+    assert await committed(broker, "readers") == 17
+    await broker.stop()
+
+
+async def commit(broker: Broker, group: str, offset: int) -> int:
+    """The answer's error, of the one partition."""
+    offsets = (OffsetToCommit(AT, Offset(offset)),)
+    answer = await broker.node.groups.ask(group, lambda token: CommitOffsets(token=token, offsets=offsets))
+    [(_, error)] = answer.partitions
+    return int(error)
+
+
+async def committed(broker: Broker, group: str) -> int | None:
+    found = await broker.node.groups.ask(group, lambda token: FetchOffsets(token=token, partitions=(AT,)))
+    assert found.error == GroupError.NONE
     [(_, record)] = found.offsets
-    assert record.offset == 17
+    return record.offset if record is not None else None
+
+
+@on_a_simulated_disk
+async def test_a_commit_that_the_disk_refuses_is_answered_so_and_the_groups_go_on(
+    sim: Simulation, disk: SimDisk
+) -> None:
+    broker = await start(sim, disk)
+    await create(broker, "orders")
+    assert await commit(broker, "readers", 17) == GroupError.NONE
+    disk.fail("write", error=errno.ENOSPC)
+    assert await commit(broker, "readers", 18) == GroupError.COORDINATOR_NOT_AVAILABLE
+    assert await committed(broker, "readers") == 17
+    assert await commit(broker, "readers", 19) == GroupError.NONE
+    disk.crash()
+    broker = await start(sim, disk)
+    assert await committed(broker, "readers") == 19
+    await broker.stop()
+
+
+@on_a_simulated_disk
+async def test_a_record_of_groups_that_cannot_be_read_is_told_of_and_left_out(sim: Simulation, disk: SimDisk) -> None:
+    broker = await start(sim, disk)
+    await create(broker, "orders")
+    assert await commit(broker, "readers", 17) == GroupError.NONE
+    for number in range(2):
+        partition = broker.node.partitions.named("__consumer_offsets", number)
+        assert partition is not None
+        nonsense = NewRecord(b"", key=b"\0\1\0\x09cut", timestamp=TimestampMs(1))
+        await partition.wait_visible(partition.append(bytearray(encode_batch([nonsense]))))
+    await broker.stop()
+    told: list[BaseException] = []
+    broker = await start(sim, disk, told=told)
+    assert [type(error) for error in told] == [InvalidRecord] * 2
+    assert await committed(broker, "readers") == 17
+    await broker.stop()
+
+
+class KeptInMemory:
+    """An offset store that outlives brokers, and fails when told to."""
+
+    def __init__(self) -> None:
+        self.offsets: dict[tuple[str, TopicPartition], OffsetCommitted] = {}
+        self.failures: list[Exception] = []
+
+    async def load(self) -> list[OffsetCommitted]:
+        await asyncio.sleep(1)
+        self._fail()
+        return list(self.offsets.values())
+
+    async def keep(self, changes: Sequence[OffsetChange]) -> None:
+        await asyncio.sleep(1)
+        self._fail()
+        for each in changes:
+            self.offsets.pop((each.group, each.at), None)
+            if isinstance(each, OffsetCommitted):
+                self.offsets[each.group, each.at] = each
+
+    async def close(self) -> None:
+        self.failures.append(ValueError("closed"))
+
+    def _fail(self) -> None:
+        if self.failures:
+            raise self.failures.pop()
+
+
+@on_a_simulated_disk
+async def test_an_offset_store_keeps_offsets_in_place_of_the_log(sim: Simulation, disk: SimDisk) -> None:
+    store = KeptInMemory()
+    told: list[BaseException] = []
+    broker = await start(sim, disk, offset_store=store, told=told)
+    await create(broker, "orders")
+    for group, offset in [("readers", 17), ("writers", 5), ("readers", 18)]:
+        assert await commit(broker, group, offset) == GroupError.NONE
+        assert store.offsets[group, AT].offset == offset
+    store.failures.append(OSError("the database is away"))
+    assert await commit(broker, "readers", 19) == GroupError.COORDINATOR_NOT_AVAILABLE
+    assert await committed(broker, "readers") == 18
+    await broker.stop()
+    store.failures.clear()
+    broker = await start(sim, disk, offset_store=store, told=told)
+    assert [await committed(broker, group) for group in ("readers", "writers", "nobody")] == [18, 5, None]
+    await broker.stop()
+    assert [str(error) for error in told] == ["the database is away"]
+
+
+@on_a_simulated_disk
+async def test_while_an_offset_store_cannot_be_loaded_nobody_is_told_that_there_is_nothing(
+    sim: Simulation, disk: SimDisk
+) -> None:
+    store = KeptInMemory()
+    told: list[BaseException] = []
+    broker = await start(sim, disk, offset_store=store, told=told)
+    await create(broker, "orders")
+    assert await commit(broker, "readers", 17) == GroupError.NONE
+    await broker.stop()
+    store.failures = [OSError("away")] * 2
+    broker = await start(sim, disk, offset_store=store, told=told)
+    found = await broker.node.groups.ask("readers", lambda token: FetchOffsets(token=token, partitions=(AT,)))
+    assert found.error == GroupError.COORDINATOR_NOT_AVAILABLE
+    assert await committed(broker, "readers") == 17
     await broker.stop()
 
 

@@ -44,11 +44,17 @@ def run(*arguments: str, cwd: Path | None = None, environ: dict[str, str] | None
 
 
 class BrokerProcess:
-    def __init__(self, data_dir: Path, *arguments: str, kafka: str = "127.0.0.1:0") -> None:
+    def __init__(
+        self, data_dir: Path, *arguments: str, kafka: str = "127.0.0.1:0", environ: dict[str, str] | None = None
+    ) -> None:
         """Returns when it listens."""
         given: Sequence[str] = ("up", "--data-dir", str(data_dir), "--kafka", kafka, "--log-format", "json")
         self._process = subprocess.Popen(
-            command(*given, *arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
+            command(*given, *arguments),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment(environ),
         )
         try:
             self.started = self._next_line()

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from millpond.api.kafka.dispatch import Dispatcher
 from millpond.app.http_door import HttpDoor
+from millpond.broker.drivers.group_shard import Surroundings
 from millpond.broker.drivers.groups import GroupCoordinator
 from millpond.broker.drivers.metadata import MetadataLog
 from millpond.broker.drivers.partitions import PartitionTable
@@ -21,6 +22,7 @@ from millpond.broker.drivers.producer_ids import ProducerIds
 from millpond.broker.drivers.upkeep import keep_up
 from millpond.broker.node import Node
 from millpond.core.groups.settings import GroupSettings
+from millpond.core.groups.stores import OffsetStore
 from millpond.core.metadata.broker_configs import check_static, value_of
 from millpond.core.metadata.commands import Endpoint
 from millpond.core.metadata.elections import register_broker
@@ -30,6 +32,7 @@ from millpond.model.ports import Clock, Filesystem, Rng
 from millpond.net.limits import NetworkLimits
 from millpond.net.server import FrameServer
 from millpond.storage.checkpoints import make_directory, read_document, write_document
+from millpond.telemetry.groups import GroupFacts
 
 NODE_DOCUMENT = "node"
 _FOR_EVER_MS = 10 * 365 * 86_400_000
@@ -49,6 +52,8 @@ class BrokerSettings:
     """Of all clients together."""
     http: tuple[str, int] | None = None
     """Host and port of the HTTP door; None leaves it shut."""
+    offset_store: OffsetStore | None = None
+    """Where committed offsets are kept, if not in `__consumer_offsets`; belongs to the broker from its start on."""
     upkeep_seconds: float = 60
     """Between two rounds of rolling, retention and compaction."""
     configs: Mapping[str, str] = field(default_factory=dict)
@@ -111,7 +116,7 @@ class Broker:
             metadata.listen(partitions.follow)
             partitions.follow(EMPTY, metadata.image)
             partitions.require_all()
-            node = _node(settings, metadata, partitions, clock, rng)
+            node = _node(settings, metadata, partitions, clock, rng, on_error)
             dispatcher = Dispatcher(node)
             server = FrameServer(dispatcher.handle, network_limits(settings), on_error=lambda error, _: on_error(error))
             await server.start(settings.host, settings.port)
@@ -134,7 +139,7 @@ class Broker:
         await self._server.stop(grace_seconds)
         self._upkeep.cancel()
         await asyncio.wait([self._upkeep])
-        self.node.groups.close()
+        await self.node.groups.close()
         shutting = self._http_door.stop() if self._http_door is not None else asyncio.sleep(0)
         await asyncio.gather(shutting, self.node.partitions.close())
         await self.node.metadata.close()
@@ -155,10 +160,18 @@ def claim_directory(filesystem: Filesystem, settings: BrokerSettings) -> None:
         )
 
 
-def _node(settings: BrokerSettings, metadata: MetadataLog, partitions: PartitionTable, clock: Clock, rng: Rng) -> Node:
-    groups = GroupCoordinator(
-        metadata, partitions, static=settings.configs, clock=clock, rng=rng, settings=group_settings(settings.configs)
+def _node(
+    settings: BrokerSettings,
+    metadata: MetadataLog,
+    partitions: PartitionTable,
+    clock: Clock,
+    rng: Rng,
+    on_error: Callable[[BaseException], None],
+) -> Node:
+    surroundings = Surroundings(
+        clock, rng, group_settings(settings.configs), settings.offset_store, GroupFacts(), on_error
     )
+    groups = GroupCoordinator(metadata, partitions, static=settings.configs, shared=surroundings)
     metadata.listen(groups.follow)
     return Node(
         node_id=settings.node_id,

@@ -25,6 +25,7 @@ from millpond.app.logging_setup import set_up_logging
 from millpond.app.recovery_summary import RecoverySummary
 from millpond.app.refusals import CannotListen, CannotStart
 from millpond.app.settings import Address, LogFormat, Settings
+from millpond.core.groups.stores import OffsetStore
 from millpond.model.errors import StorageError
 from millpond.net.limits import NetworkLimits
 from millpond.storage.filesystem import OsFilesystem
@@ -86,6 +87,7 @@ async def _start(settings: Settings, clock: SystemClock) -> Broker:
                 advertised_port=advertise.port,
                 connections_max=room_for_connections(),
                 http=(settings.http.host, settings.http.port) if settings.http else None,
+                offset_store=_offset_store(settings),
                 configs=settings.configs,
             ),
             filesystem=OsFilesystem(),
@@ -102,6 +104,14 @@ async def _start(settings: Settings, clock: SystemClock) -> Broker:
         raise CannotStart(f"cannot open the data directory {settings.data_dir}: {error}") from error
     except OSError as error:
         raise CannotStart(_why_not(error, settings)) from error
+
+
+def _offset_store(settings: Settings) -> OffsetStore | None:
+    if settings.offset_store is None:
+        return None
+    from millpond.app.plugins import load_offset_store  # noqa: PLC0415 - looking for packages takes a while
+
+    return load_offset_store(settings.offset_store)
 
 
 def room_for_connections() -> int:

@@ -20,6 +20,7 @@ from millpond.model.errors import InvalidSetting
 
 PORT_MAX = 65_535
 OFF = "off"
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[!-~]*")
 _DIGITS = re.compile(r"[0-9]{1,10}")
 _ADDRESS = re.compile(r"(?:\[(?P<bracketed>[^\[\]\s]+)\]|(?P<plain>[^:\[\]\s]+)):(?P<port>[0-9]{1,5})")
 
@@ -65,6 +66,8 @@ class Settings:
     advertise: Address | None = None
     """Where clients are told to connect, if not to `kafka`; port 0 stands for the port it listens on."""
     node_id: int = 1
+    offset_store: str | None = None
+    """The URL of a plugin that keeps committed offsets; None keeps them in Millpond's own log."""
     insecure: bool = False
     """Somebody said in so many words that whoever reaches the port may do everything."""
     log_format: LogFormat = LogFormat.TEXT
@@ -98,6 +101,7 @@ def _checked(own: Mapping[str, Given], configs: Mapping[str, Given]) -> Settings
         http=_http(own["http"]) if "http" in own else defaults.http,
         advertise=_address("advertise", own["advertise"]) if "advertise" in own else defaults.advertise,
         node_id=_node_id(own["node-id"]) if "node-id" in own else defaults.node_id,
+        offset_store=_offset_store(own["offset-store"]) if "offset-store" in own else defaults.offset_store,
         insecure=_insecure(own["insecure"]) if "insecure" in own else defaults.insecure,
         log_format=_log_format(own["log-format"]) if "log-format" in own else defaults.log_format,
         configs=_configs(configs),
@@ -150,6 +154,12 @@ def _node_id(given: Given) -> int:
     if _DIGITS.fullmatch(text) is None or int(text) > INT32_MAX:
         _refuse("node-id", given, f"a whole number from 0 to {INT32_MAX}", "write for instance 1")
     return int(text)
+
+
+def _offset_store(given: Given) -> str:
+    if _URL.fullmatch(given.text.strip()) is None:
+        _refuse("offset-store", given, "a URL whose scheme names a plugin", "leave it out for Millpond's own log")
+    return given.text.strip()
 
 
 def _insecure(given: Given) -> bool:

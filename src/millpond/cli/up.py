@@ -29,6 +29,10 @@ def up(
         Text, Option(help="Where clients are told to connect, if that is another address.", metavar="HOST:PORT")
     ] = None,
     node_id: Annotated[Text, Option(help="This broker's number in its cluster.  [dim]1[/dim]", metavar="N")] = None,
+    offset_store: Annotated[
+        Text,
+        Option(help="A plugin that keeps committed offsets.  [dim]Millpond's own log[/dim]", metavar="SCHEME:..."),
+    ] = None,
     sets: Annotated[
         list[str] | None,
         Option("--set", help="A broker setting by Kafka's name; may be repeated.", metavar="NAME=VALUE"),
@@ -55,6 +59,7 @@ def up(
         "http": http,
         "advertise": advertise,
         "node-id": node_id,
+        "offset-store": offset_store,
         "log-format": log_format,
     }
     flags = {name: text for name, text in given.items() if text is not None}

@@ -1,82 +1,42 @@
-"""The group coordinator of this broker: runs the groups' machines, keeps what they want kept, and wakes them in time.
+"""The group coordinator of this broker: one shard for each partition of `__consumer_offsets` that it leads.
 
-What is kept goes to `__consumer_offsets`, which is made when a group is first asked for. Effects are performed in the
-order in which the machines gave them: an answer goes out once everything before it is on disk.
-
-Invariant: no client is told of an offset, a generation or an assignment that a restart could forget. Where the log
-refuses to keep something, the machines are ahead of it: everybody is told, and they are restored from what is kept.
-Driven by the front doors through `ask`, by the metadata log through `follow`, and by timers.
+The topic is made when a group is first asked for. A group belongs to the partition that its name's hash points to, and
+is looked after by whichever broker leads that.
+Driven by the front doors through `ask`, and by the metadata log through `follow`.
 """
 
-import asyncio
-import itertools
 import struct
-from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Any
 
+from millpond.broker.drivers.group_shard import GroupShard, Surroundings
 from millpond.broker.drivers.metadata import MetadataLog
-from millpond.broker.drivers.partition import Partition
 from millpond.broker.drivers.partitions import PartitionTable
-from millpond.core.groups.classic_events import Tick
-from millpond.core.groups.consumer_events import Topic, TopicsChanged
-from millpond.core.groups.effects import Effect, Instant, Noted, Persist, Reply, Token
-from millpond.core.groups.offsets_format import decode, encode
-from millpond.core.groups.records import Record
-from millpond.core.groups.registry import ForGroup, GroupRegistry
-from millpond.core.groups.requests import Request
-from millpond.core.groups.settings import GroupSettings
+from millpond.core.groups.consumer_events import Topic
+from millpond.core.groups.descriptions import Description, GroupListing, GroupType
+from millpond.core.groups.effects import Token
+from millpond.core.groups.errors import GroupError
+from millpond.core.groups.lag import Lag, LogFacts
+from millpond.core.groups.records import OffsetCommitted
+from millpond.core.groups.requests import Request, refusal
 from millpond.core.metadata.controller import auto_create
-from millpond.core.metadata.image import Image
+from millpond.core.metadata.image import EMPTY, Image
 from millpond.core.metadata.internal_topics import CONSUMER_OFFSETS
-from millpond.model.errors import DiskFailed, StorageError
-from millpond.model.ids import Offset, TimestampMs
-from millpond.model.limits import MIB
-from millpond.model.ports import Clock, Rng
-from millpond.protocol.records import NewRecord, decode_batch, encode_batch, iter_batches
-from millpond.storage.log import Appended, Log
-from millpond.telemetry.groups import GroupFacts
-
-
-class _Keeping(NamedTuple):
-    partition: Partition
-    appended: Appended
+from millpond.model.ids import TopicPartition
 
 
 class GroupCoordinator:
     def __init__(
-        self,
-        metadata: MetadataLog,
-        partitions: PartitionTable,
-        *,
-        static: Mapping[str, str],
-        clock: Clock,
-        rng: Rng,
-        settings: GroupSettings,
+        self, metadata: MetadataLog, partitions: PartitionTable, *, static: Mapping[str, str], shared: Surroundings
     ) -> None:
         """Blocks: reads what is kept of groups."""
         self._metadata = metadata
         self._partitions = partitions
         self._static = static
-        self._clock = clock
-        self._rng = rng
-        self._waiting: dict[Token, asyncio.Future[Any]] = {}
-        self._tokens = map(Token, itertools.count(1))
-        self._outbox: deque[_Keeping | Reply] = deque()
-        self._sender: asyncio.Task[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._settings = settings
-        self.facts = GroupFacts()
-        self._is_ahead = False
-        """The machines have gone on from something that the log refused to keep."""
-        self.registry: GroupRegistry
-        self._restore()
-
-    def _restore(self) -> None:
-        self._is_ahead = False
-        self.registry = GroupRegistry(self._settings, self._rng, now=self._now())
-        records = [record for partition in self._kept_in() for record in _records(partition.log)]
-        self._perform(self.registry.restore(records, _topics(self._metadata.image), now=self._now()))
+        self._shared = shared
+        self._shards: dict[int, GroupShard] = {}
+        self.facts = shared.facts
+        self.follow(EMPTY, metadata.image)
 
     def ask(self, group: str, make: Callable[[Token], Request]) -> Awaitable[Any]:
         """The answer to a request, which takes effect at once unless there is nowhere to keep it yet."""
@@ -86,128 +46,82 @@ class GroupCoordinator:
 
     async def _ask_later(self, group: str, make: Callable[[Token], Request]) -> Any:  # noqa: ANN401 - as the machine says
         await self._metadata.decide(
-            lambda image: auto_create(image, [CONSUMER_OFFSETS], static=self._static, rng=self._rng)
+            lambda image: auto_create(image, [CONSUMER_OFFSETS], static=self._static, rng=self._shared.rng)
         )
         return await self._ask(group, make)
 
     def _ask(self, group: str, make: Callable[[Token], Request]) -> Awaitable[Any]:
-        if self._is_ahead:
-            self._restore()
-        token = next(self._tokens)
-        answer = asyncio.get_running_loop().create_future()
-        self._waiting[token] = answer
-        self._perform(self.registry.step(ForGroup(group, make(token)), now=self._now()))
-        return answer
+        shard = self._shard_of(group)
+        return shard.ask(group, make) if shard is not None else self._refuse(group, make)
+
+    async def _refuse(self, group: str, make: Callable[[Token], Request]) -> Any:  # noqa: ANN401 - as the machine says
+        number = self.partition_of(group)
+        is_broken = number is not None and self._partitions.failure(CONSUMER_OFFSETS, number) is not None
+        error = GroupError.COORDINATOR_NOT_AVAILABLE if is_broken else GroupError.NOT_COORDINATOR
+        return refusal(make(Token(0)), error).result
 
     def follow(self, before: Image, after: Image) -> None:
+        """Shards come and go with the partitions that keep them."""
+        offsets = after.topics.get(CONSUMER_OFFSETS)
+        for number in range(len(offsets.partitions) if offsets else 0):
+            self._open(number, after)
+        for number in [each for each in self._shards if self._partitions.named(CONSUMER_OFFSETS, each) is None]:
+            self._shards.pop(number).close()
         if before.topics_by_id != after.topics_by_id:
-            self._perform(self.registry.step(TopicsChanged(_topics(after)), now=self._now()))
+            topics = _topics(after)
+            for shard in self._shards.values():
+                shard.follow(topics)
 
     @property
     def is_restoring(self) -> bool:
-        """The log refused to keep something; the next request has the machines made anew."""
-        return self._is_ahead
+        """Something was not kept; the next request has the machines made anew."""
+        return any(shard.is_ahead for shard in self._shards.values())
 
-    def close(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._sender is not None:
-            self._sender.cancel()
+    async def close(self) -> None:
+        for shard in self._shards.values():
+            shard.close()
+        self._shards.clear()
+        if self._shared.store is not None:
+            await self._shared.store.close()
 
-    # Effects
+    # For operators: reads only
 
-    def _perform(self, effects: list[Effect]) -> None:
-        for effect in effects:
-            match effect:
-                case Persist(record):
-                    self._keep(record)
-                case Reply():
-                    if self._outbox:
-                        self._outbox.append(effect)
-                    else:
-                        self._send(effect)
-                case Noted(fact):
-                    self.facts.note(fact)
-        if self._outbox and self._sender is None:
-            self._sender = asyncio.get_running_loop().create_task(self._send_all())
-        self._set_timer()
+    def listings(self, *, states: Collection[str] = (), types: Collection[GroupType] = ()) -> list[GroupListing]:
+        every = (shard.registry.listings(states=states, types=types) for shard in self._shards.values())
+        return sorted((listing for listings in every for listing in listings), key=lambda each: each.group)
 
-    def _keep(self, record: Record) -> None:
-        if self._is_ahead:
-            return
-        key, value = encode(record)
-        stamp = TimestampMs(self._clock.wall_ms())
-        try:
-            partition = self._partition_of(record.group)
-            appended = partition.append(bytearray(encode_batch([NewRecord(value, key=key, timestamp=stamp)])))
-        except StorageError as error:
-            self._fail(error)
-            return
-        self._outbox.append(_Keeping(partition, appended))
+    def describe(self, name: str) -> Description | None:
+        shard = self._shard_of(name)
+        return shard.registry.describe(name) if shard is not None else None
 
-    async def _send_all(self) -> None:
-        try:
-            while self._outbox:
-                each = self._outbox[0]
-                if isinstance(each, _Keeping):
-                    await each.partition.wait_visible(each.appended)
-                else:
-                    self._send(each)
-                if self._outbox:  # a failure empties it
-                    self._outbox.popleft()
-        except StorageError as error:
-            self._fail(error)
-        finally:
-            self._sender = None
+    def lag(self, name: str, logs: Mapping[TopicPartition, LogFacts], *, wall_ms: int) -> tuple[Lag, ...]:
+        shard = self._shard_of(name)
+        return shard.registry.lag(name, logs, wall_ms=wall_ms) if shard is not None else ()
 
-    def _send(self, reply: Reply) -> None:
-        answer = self._waiting.pop(reply.to, None)  # none where a failure has answered it
-        if answer is not None and not answer.done():
-            answer.set_result(reply.result)
+    def committed(self, name: str) -> tuple[OffsetCommitted, ...]:
+        shard = self._shard_of(name)
+        return shard.registry.committed(name) if shard is not None else ()
 
-    def _fail(self, error: StorageError) -> None:
-        """Everybody who waits is told, and the machines are made anew from the log when next asked."""
-        self._is_ahead = True
-        self._outbox.clear()
-        for answer in self._waiting.values():
-            if not answer.done():
-                answer.set_exception(error)
-        self._waiting.clear()
+    # Which shard
 
-    # Time
-
-    def _now(self) -> Instant:
-        return Instant(self._clock.monotonic_ms(), self._clock.wall_ms())
-
-    def _set_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        due = self.registry.next_deadline
-        if due is not None and not self._is_ahead:
-            wait_seconds = max(0, due - self._clock.monotonic_ms()) / 1000
-            self._timer = asyncio.get_running_loop().call_later(wait_seconds, self._on_timer)
-
-    def _on_timer(self) -> None:
-        self._timer = None
-        self._perform(self.registry.step(Tick(), now=self._now()))
-
-    def _partition_of(self, group: str) -> Partition:
-        topic = self._metadata.image.topics[CONSUMER_OFFSETS]
-        number = _hash(group) % len(topic.partitions)
-        partition = self._partitions.named(CONSUMER_OFFSETS, number)
-        if partition is None:
-            raise DiskFailed(
-                f"{CONSUMER_OFFSETS}-{number}, which keeps group {group!r}, is not open; see the broker's log"
-            )
-        return partition
-
-    def _kept_in(self) -> list[Partition]:
+    def partition_of(self, group: str) -> int | None:
+        """Of `__consumer_offsets`; None while there is no such topic."""
         topic = self._metadata.image.topics.get(CONSUMER_OFFSETS)
-        if topic is None:
-            return []
-        found = [self._partitions.named(CONSUMER_OFFSETS, number) for number in range(len(topic.partitions))]
-        return [each for each in found if each is not None]
+        return _hash(group) % len(topic.partitions) if topic is not None else None
+
+    def _shard_of(self, group: str) -> GroupShard | None:
+        number = self.partition_of(group)
+        return self._open(number, self._metadata.image) if number is not None else None
+
+    def _open(self, number: int, image: Image) -> GroupShard | None:
+        """Also for a partition whose log could not be opened at first."""
+        shard = self._shards.get(number)
+        partition = self._partitions.named(CONSUMER_OFFSETS, number)
+        if shard is None and partition is not None:
+            shard = GroupShard(partition, lambda group: self.partition_of(group) == number, self._shared)
+            self._shards[number] = shard
+            shard.load(_topics(image))
+        return shard
 
 
 def _hash(text: str) -> int:
@@ -220,17 +134,3 @@ def _hash(text: str) -> int:
 
 def _topics(image: Image) -> dict[str, Topic]:
     return {name: Topic(topic.topic_id, len(topic.partitions)) for name, topic in image.topics.items()}
-
-
-def _records(log: Log) -> list[Record]:
-    records = []
-    at = log.start_offset
-    while at < log.next_offset:
-        part = log.read(Offset(at), bytes_max=MIB)
-        for position, _ in iter_batches(part.data):
-            for record in decode_batch(part.data, position):
-                found = decode(record.key, record.value) if record.key is not None else None
-                if found is not None:
-                    records.append(found)
-        at = part.next_offset
-    return records

@@ -37,16 +37,16 @@ class LagSurvey:
     async def look(self) -> AsyncIterator[tuple[str, tuple[Lag, ...]]]:
         """Each group and its lags, one for each partition it has committed."""
         node, round_ = self._node, _Round(self._known, self._now_ns)
-        registry = node.groups.registry
-        for group in [each.group for each in registry.listings()]:
+        groups = node.groups
+        for group in [each.group for each in groups.listings()]:
             logs: dict[TopicPartition, LogFacts] = {}
-            for committed in registry.committed(group):
+            for committed in groups.committed(group):
                 partition = node.partitions.named(*committed.at)
                 if partition is not None:
                     logs[committed.at] = round_.facts_of(partition, committed.offset)
                     if round_.wants_a_pause:
                         await asyncio.sleep(0)
-            yield group, registry.lag(group, logs, wall_ms=node.clock.wall_ms())
+            yield group, groups.lag(group, logs, wall_ms=node.clock.wall_ms())
         self._known = round_.seen
 
 

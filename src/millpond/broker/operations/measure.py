@@ -87,9 +87,9 @@ async def _add_partitions(to: Exposition, partitions: Iterable[Partition]) -> No
 
 
 async def _add_groups(to: Exposition, node: Node) -> None:
-    registry = node.groups.registry
-    for turn, listing in enumerate(registry.listings()):
-        described = registry.describe(listing.group)
+    groups = node.groups
+    for turn, listing in enumerate(groups.listings()):
+        described = groups.describe(listing.group)
         if described is not None:  # gone, since others had a turn
             to.add(catalogue.GROUP_MEMBERS, (listing.group,), len(described.members))
             to.add(catalogue.GROUP_STATE, (listing.group, listing.type.value, listing.state), 1)

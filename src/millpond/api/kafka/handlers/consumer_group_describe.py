@@ -24,7 +24,7 @@ def answer(node: Node, request: ConsumerGroupDescribeRequest, context: Context) 
 
 
 def _described(node: Node, name: str) -> DescribedGroup:
-    group = node.groups.registry.describe(name)
+    group = node.groups.describe(name)
     if not isinstance(group, ConsumerDescription):
         message = f"{name} is no consumer group"
         return DescribedGroup(group_id=name, error_code=GroupError.GROUP_ID_NOT_FOUND, error_message=message)

@@ -20,7 +20,7 @@ def answer(node: Node, request: DescribeGroupsRequest, context: Context) -> Desc
 
 
 def _described(node: Node, name: str, context: Context) -> DescribedGroup:
-    group = node.groups.registry.describe(name)
+    group = node.groups.describe(name)
     if not isinstance(group, ClassicDescription):
         error = GroupError.GROUP_ID_NOT_FOUND if context.version >= 6 else GroupError.NONE
         return DescribedGroup(group_id=name, group_state="Dead", error_code=error)

@@ -14,7 +14,7 @@ def answer(node: Node, request: ListGroupsRequest, context: Context) -> ListGrou
     types = [each for each in GroupType if each.value in asked]
     if asked and not types:
         return ListGroupsResponse()
-    listings = node.groups.registry.listings(states=request.states_filter, types=types)
+    listings = node.groups.listings(states=request.states_filter, types=types)
     return ListGroupsResponse(
         groups=[
             ListedGroup(
