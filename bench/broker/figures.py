@@ -13,6 +13,8 @@ from typing import Any
 from bench.measuring import Target
 
 MILLPOND = "Millpond"
+_BUSY_CORES = 0.9
+"""Of the one core a broker's loop has; with less than that it has waited for others."""
 
 
 class Durability(Enum):
@@ -50,7 +52,14 @@ class Figure:
     workload: str
     values: dict[str, float]
     targets: dict[str, Target] = field(default_factory=dict)
-    note: str = ""
+    setting: str = ""
+    """What makes it sync before the answer, or not."""
+
+    @property
+    def is_client_bound(self) -> bool:
+        """The server had time left, and the client used more than it."""
+        server_cores = self.values.get("server_cores", _BUSY_CORES)
+        return server_cores < _BUSY_CORES and server_cores < self.values["client_cores"]
 
 
 _RATES = (
@@ -158,7 +167,8 @@ def documents(figures: Sequence[Figure]) -> list[dict[str, Any]]:
                 }
                 for quantity, target in figure.targets.items()
             },
-            "note": figure.note,
+            "setting": figure.setting,
+            "client_bound": figure.is_client_bound,
         }
         for figure in figures
     ]

@@ -19,37 +19,33 @@ def print_figures(console: Console, figures: Sequence[Figure], missing: dict[str
 
 
 def _table(section: Section, figures: Sequence[Figure]) -> Table:
-    table = Table(title=section.name, title_justify="left", title_style="bold", caption=section.about)
-    table.caption_justify = "left"
-    table.add_column("system")
-    if any(each.durability for each in figures):
-        table.add_column("synced first")
-    if any(each.workload for each in figures):
-        table.add_column("how")
+    """Columns that would be empty are left out."""
+    columns: dict[str, list[str]] = {
+        "system": [each.system for each in figures],
+        "synced": [each.durability.value if each.durability else "" for each in figures],
+        "how": [each.workload for each in figures],
+    }
     for column in section.columns:
-        table.add_column(column.heading, justify="right")
-    compared = next(each.heading for each in section.columns if each.quantity == section.compared)
-    if any(ratios(each, figures, section) for each in figures):
-        table.add_column(f"Millpond is so many times better ({compared})")
-    table.add_column("target")
-    for figure in figures:
-        cells = [figure.system]
-        if any(each.durability for each in figures):
-            cells.append(figure.durability.value if figure.durability else "")
-        if any(each.workload for each in figures):
-            cells.append(figure.workload)
-        cells += [number(figure.values[column.quantity]) for column in section.columns]
-        if any(ratios(each, figures, section) for each in figures):
-            cells.append(_times(figure, figures, section))
-        table.add_row(*cells, _targets(figure))
+        columns[column.heading] = [number(each.values[column.quantity]) for each in figures]
+    for label, heading in {"any": "times", "group": "times, group", "none": "times, none"}.items():
+        columns[heading] = [_times(each, figures, section, label) for each in figures]
+    columns["target"] = [_targets(each) for each in figures]
+    shown = {heading: cells for heading, cells in columns.items() if any(cells)}
+    caption = section.about
+    if any(heading.startswith("times") for heading in shown):
+        compared = next(each.heading for each in section.columns if each.quantity == section.compared)
+        caption += f" Times: how many times better Millpond is than that row, by {compared}."
+    table = Table(title=section.name, title_justify="left", title_style="bold", caption=caption, caption_justify="left")
+    for heading in shown:
+        table.add_column(heading, justify="left" if heading in ("system", "synced", "how", "target") else "right")
+    for cells in zip(*shown.values(), strict=True):
+        table.add_row(*cells)
     return table
 
 
-def _times(figure: Figure, figures: Sequence[Figure], section: Section) -> str:
-    found = ratios(figure, figures, section)
-    if "any" in found:
-        return f"{found['any'][section.compared]:.2f}"
-    return ", ".join(f"{label} {values[section.compared]:.2f}" for label, values in found.items())
+def _times(figure: Figure, figures: Sequence[Figure], section: Section, label: str) -> str:
+    found = ratios(figure, figures, section).get(label)
+    return f"{found[section.compared]:.2f}" if found else ""
 
 
 def _targets(figure: Figure) -> str:
@@ -58,6 +54,6 @@ def _targets(figure: Figure) -> str:
         bound = f"≥ {number(target.least)}" if target.least is not None else f"≤ {number(target.most or 0)}"
         met = "met" if target.is_reached_by(figure.values[quantity]) else "MISSED"
         said.append(f"{bound} {met}")
-    if "client is the limit" in figure.note:
+    if figure.targets and figure.is_client_bound:
         said.append("client-bound")
     return ", ".join(said)

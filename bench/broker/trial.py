@@ -22,8 +22,6 @@ from bench.workspace import Workspace
 _SETTLE_SECONDS = 1.0
 _REQUEST_CONNECTIONS = 4
 _REQUEST_WINDOW = 32
-_BUSY_CORES = 0.9
-"""Of the one core a broker's loop has; with less than that it has waited for others."""
 _TARGETS = {
     PRODUCE.name: {"messages_per_s": Target("value", least=1_000_000)},
     CONSUME.name: {"messages_per_s": Target("value", least=1_000_000)},
@@ -241,9 +239,6 @@ class Trial:
 
     def _figure(self, section: str, durability: Durability | None, workload: str, values: dict[str, float]) -> Figure:
         ours = self.system.name == MILLPOND
-        notes = [self.system.durabilities[durability]] if durability else []
-        if "client_cores" in values and values["client_cores"] > values["server_cores"] < _BUSY_CORES:
-            notes.append("the client is the limit")
         return Figure(
             section=section,
             system=self.system.name,
@@ -251,7 +246,7 @@ class Trial:
             workload=workload,
             values=values,
             targets=_TARGETS.get(section, {}) if ours else {},
-            note="; ".join(notes),
+            setting=self.system.durabilities[durability] if durability else "",
         )
 
 

@@ -88,29 +88,40 @@ class Publishing:
             for kind, payload in ((_METHOD_FRAME, publish), (_HEADER_FRAME, content), (_BODY_FRAME, MESSAGE))
         )
         self.requests, self.request_bytes = repeated(request), len(request)
+        self._confirms = Confirms()
+
+    def answered(self, data: bytes) -> int:
+        return self._confirms.add(data)
+
+
+class Confirms:
+    """How many messages have been confirmed: one by one in any order, or all up to one at once."""
+
+    def __init__(self) -> None:
         self._rest = b""
         self._all_up_to = 0
         self._beyond: set[int] = set()
 
-    def answered(self, data: bytes) -> int:
+    def add(self, data: bytes) -> int:
+        """Those that these bytes confirm."""
         data = self._rest + data
         count = 0
         whole = len(data) - len(data) % _ACK.size
         for _, _, _, of, method, tag, multiple in _ACK.iter_unpack(data[:whole]):
             if (of, method) != (_BASIC, _BASIC_ACK):
                 raise NotReady(f"method {of}.{method} came in the place of a confirm")
-            count += self._confirmed(tag) if multiple else self._confirmed_one(tag)
+            count += self._all_to(tag) if multiple else self._one(tag)
         self._rest = data[whole:]
         return count
 
-    def _confirmed(self, tag: int) -> int:
+    def _all_to(self, tag: int) -> int:
         known = {each for each in self._beyond if each <= tag}
         count = tag - self._all_up_to - len(known)
         self._beyond -= known
         self._all_up_to = tag
         return count
 
-    def _confirmed_one(self, tag: int) -> int:
+    def _one(self, tag: int) -> int:
         self._beyond.add(tag)
         while self._all_up_to + 1 in self._beyond:
             self._all_up_to += 1
