@@ -10,7 +10,7 @@ The same loop drives every server, so what it costs is the same for all.
 import select
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -132,10 +132,9 @@ class MarkCounter:
         self._rest = joined[1 - len(MARK) :]
 
 
-def count_messages(connection: socket.socket, wanted: int, more: Callable[[bytes], None] = lambda data: None) -> None:
-    """Returns when so many have come."""
+def count_messages(connection: socket.socket, wanted: int, *, early: bytes = b"") -> None:
+    """Returns when so many have come, those in `early` included, which came before."""
     counter = MarkCounter()
+    counter.add(early)
     while counter.count < wanted:
-        data = receive(connection)
-        counter.add(data)
-        more(data)
+        counter.add(receive(connection))

@@ -5,6 +5,7 @@ starts ends with it, and nothing else does.
 """
 
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -92,6 +93,31 @@ class ServerProcess:
 
     def _said(self) -> str:
         return self._output.read_text(errors="replace")[-_OUTPUT_SHOWN:]
+
+
+class OthersLoad:
+    """How much of the machine went to neither this process nor any that it started and has ended since."""
+
+    def __init__(self) -> None:
+        self._began = time.perf_counter()
+        self._theirs_s = self._others_seconds()
+
+    def cores(self) -> float:
+        spent = self._others_seconds() - self._theirs_s
+        return max(0.0, spent / (time.perf_counter() - self._began))
+
+    @staticmethod
+    def _others_seconds() -> float:
+        ticks = [int(each) for each in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]]
+        user, nice, system, _, _, interrupts, soft_interrupts = ticks[:7]
+        busy = (user + nice + system + interrupts + soft_interrupts) / _TICKS_PER_SECOND
+        return busy - own_cpu_seconds()
+
+
+def own_cpu_seconds() -> float:
+    """Of this process with all its threads, and of those it started, once they have ended."""
+    usages = [resource.getrusage(each) for each in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
 def free_port() -> int:

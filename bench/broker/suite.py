@@ -1,19 +1,26 @@
-"""Millpond as a broker, then each peer that is here, one after the other. Driven by bench/__main__.py."""
+"""Millpond as a broker, and each peer that is here. Driven by bench/__main__.py.
+
+Stage by stage and round by round, all systems in turns: those that stand side by side in a table were measured within
+seconds of each other. The servers that are not being measured stay up, and idle.
+"""
 
 import shutil
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 from rich.console import Console
 
-from bench.broker.figures import SECTIONS, Figure, documents
+from bench.broker.figures import Figure, combined
 from bench.broker.librdkafka import KCAT
 from bench.broker.millpond import Millpond
 from bench.broker.peers import PEERS
+from bench.broker.processes import OthersLoad
 from bench.broker.systems import System
 from bench.broker.tables import print_figures
-from bench.broker.trial import FULL, QUICK, Trial
+from bench.broker.trial import FULL, QUICK, Scale, Trial, stages
+from bench.measuring import Measurement
 from bench.tables import progress
 from bench.workspace import Workspace
 
@@ -25,15 +32,34 @@ def measure(console: Console, place: Workspace, *, quick: bool, peers: Sequence[
     if not shutil.which(KCAT):
         missing[KCAT] = "not installed; confluent-kafka is the same library"
     trials = [Trial(system, place, scale) for system in systems if system.name not in missing]
-    figures: list[Figure] = []
+    load = OthersLoad()
     with ExitStack() as stack:
         for trial in trials:
             stack.callback(trial.close)
-        with progress(console, [each for trial in trials for each in trial.measurements()]) as each:
-            for measurement in each:
-                figures += measurement.run()
+        rounds = _rounds(console, trials, scale)
     missing |= {trial.system.name: trial.failure for trial in trials if trial.failure}
-    order = [section.name for section in SECTIONS]
-    figures.sort(key=lambda figure: order.index(figure.section))
+    figures = combined(rounds)
     print_figures(console, figures, missing)
-    return {"scale": scale.name, "figures": documents(figures), "not_here": missing}
+    others_cores = load.cores()
+    console.print(f"Others used {others_cores:.1f} cores of this machine meanwhile.")
+    return {
+        "scale": scale.name,
+        "others_cores": others_cores,
+        "figures": [each.document() for each in figures],
+        "not_here": missing,
+    }
+
+
+def _rounds(console: Console, trials: Sequence[Trial], scale: Scale) -> list[list[Figure]]:
+    """What the systems did side by side, once for each round of each stage."""
+    stages_in_rounds = [stage for stage in stages(scale) for _ in range(stage.rounds)]
+    turns = [
+        (number, Measurement(f"{stage.title}: {trial.system.name}", partial(trial.run, stage)))
+        for number, stage in enumerate(stages_in_rounds)
+        for trial in trials
+    ]
+    rounds: list[list[Figure]] = [[] for _ in stages_in_rounds]
+    with progress(console, [turn for _, turn in turns]) as running:
+        for (round_number, _), turn in zip(turns, running, strict=True):
+            rounds[round_number] += turn.run()
+    return rounds

@@ -4,16 +4,15 @@ A system that is not on this machine says why, and is left out. A queue is whate
 partition, a stream, a queue.
 """
 
-import resource
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from bench.broker.driving import Conversation
 from bench.broker.figures import Durability
-from bench.broker.processes import ServerProcess
+from bench.broker.processes import ServerProcess, own_cpu_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +34,6 @@ class Running(Protocol):
 
     def publisher(self, name: str, durability: Durability) -> Conversation: ...
 
-    def fetcher(self, name: str, records: int) -> Conversation | None:
-        """Reads one record a request from all over a queue of so many; None where reading is not a request."""
-
     def produce_many(self, name: str, durability: Durability, count: int) -> list[Run]:
         """One run for each way there is; each leaves `count` messages or more."""
 
@@ -45,6 +41,14 @@ class Running(Protocol):
         """The first `count` messages of the queue, once for each way there is."""
 
     def stop(self) -> None: ...
+
+
+@runtime_checkable
+class ServesFetches(Protocol):
+    """One where reading is a request as well."""
+
+    def fetcher(self, name: str, records: int) -> Conversation:
+        """Reads one record a request from all over a queue of so many."""
 
 
 class System(Protocol):
@@ -59,14 +63,8 @@ class System(Protocol):
 
 
 def timed_run(workload: str, messages: int, process: ServerProcess, work: Callable[[], None]) -> Run:
-    server_began, client_began, began = process.cpu_seconds(), _client_cpu_seconds(), time.perf_counter()
+    server_began, client_began, began = process.cpu_seconds(), own_cpu_seconds(), time.perf_counter()
     work()
     seconds = time.perf_counter() - began
-    client, server = _client_cpu_seconds() - client_began, process.cpu_seconds() - server_began
+    client, server = own_cpu_seconds() - client_began, process.cpu_seconds() - server_began
     return Run(workload, messages, seconds, client, server)
-
-
-def _client_cpu_seconds() -> float:
-    """Of this process with all its threads, and of the clients it ran. Servers count once they have been waited for."""
-    usages = [resource.getrusage(each) for each in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(usage.ru_utime + usage.ru_stime for usage in usages)

@@ -5,12 +5,14 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
-from bench.broker.figures import SECTIONS, Figure, Section, ratios
+from bench.broker.figures import SECTIONS, Figure, Section
 from bench.tables import number
+
+_RATIOS = {"any": "vs", "group": "vs group", "none": "vs none"}
 
 
 def print_figures(console: Console, figures: Sequence[Figure], missing: dict[str, str]) -> None:
-    for section in SECTIONS:
+    for section in SECTIONS.values():
         rows = [each for each in figures if each.section == section.name]
         if rows:
             console.print(_table(section, rows))
@@ -27,14 +29,14 @@ def _table(section: Section, figures: Sequence[Figure]) -> Table:
     }
     for column in section.columns:
         columns[column.heading] = [number(each.values[column.quantity]) for each in figures]
-    for label, heading in {"any": "times", "group": "times, group", "none": "times, none"}.items():
-        columns[heading] = [_times(each, figures, section, label) for each in figures]
+    for label, heading in _RATIOS.items():
+        columns[heading] = [_times(each, section, label) for each in figures]
     columns["target"] = [_targets(each) for each in figures]
     shown = {heading: cells for heading, cells in columns.items() if any(cells)}
     caption = section.about
-    if any(heading.startswith("times") for heading in shown):
+    if not shown.keys().isdisjoint(_RATIOS.values()):
         compared = next(each.heading for each in section.columns if each.quantity == section.compared)
-        caption += f" Times: how many times better Millpond is than that row, by {compared}."
+        caption += f" Vs: Millpond is so many times better than that row, by {compared}, with that flush."
     table = Table(title=section.name, title_justify="left", title_style="bold", caption=caption, caption_justify="left")
     for heading in shown:
         table.add_column(heading, justify="left" if heading in ("system", "synced", "how", "target") else "right")
@@ -43,9 +45,9 @@ def _table(section: Section, figures: Sequence[Figure]) -> Table:
     return table
 
 
-def _times(figure: Figure, figures: Sequence[Figure], section: Section, label: str) -> str:
-    found = ratios(figure, figures, section).get(label)
-    return f"{found[section.compared]:.2f}" if found else ""
+def _times(figure: Figure, section: Section, label: str) -> str:
+    found = figure.times.get(label)
+    return number(found[section.compared]) if found else ""
 
 
 def _targets(figure: Figure) -> str:

@@ -60,9 +60,6 @@ class RunningNats:
     def publisher(self, name: str, durability: Durability) -> NatsConversation:
         return NatsConversation(self._port, name)
 
-    def fetcher(self, name: str, records: int) -> None:
-        return None
-
     def produce_many(self, name: str, durability: Durability, count: int) -> list[Run]:
         return [produce_pipelined(lambda: self.publisher(name, durability), count, self.process)]
 
@@ -74,8 +71,8 @@ class RunningNats:
             inbox = f"inbox.{next(_numbers)}"
             connection.sendall(f"SUB {inbox} 2\r\n".encode())
             consumer = {"deliver_subject": inbox, "deliver_policy": "all", "ack_policy": "none"}
-            rest = _ask(connection, f"CONSUMER.CREATE.{name}", {"stream_name": name, "config": consumer})
-            count_messages(connection, count - rest.count(MESSAGE))
+            early = _ask(connection, f"CONSUMER.CREATE.{name}", {"stream_name": name, "config": consumer})
+            count_messages(connection, count, early=early)
 
     def stop(self) -> None:
         self.process.stop()

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from bench.broker.driving import MARK, connect, count_messages
+from bench.broker.driving import connect, count_messages
 from bench.broker.figures import Durability
 from bench.broker.peers import amqp
 from bench.broker.peers.cache import DEBIAN_ROOT, HOW, library_path
@@ -59,9 +59,6 @@ class RunningRabbitMQ:
     def publisher(self, name: str, durability: Durability) -> amqp.Publishing:
         return amqp.Publishing(connect(self._port), name, persistent=durability is Durability.SYNCED)
 
-    def fetcher(self, name: str, records: int) -> None:
-        return None
-
     def produce_many(self, name: str, durability: Durability, count: int) -> list[Run]:
         return [produce_pipelined(lambda: self.publisher(name, durability), count, self.process)]
 
@@ -70,8 +67,8 @@ class RunningRabbitMQ:
 
     def _read(self, name: str, count: int) -> None:
         with connect(self._port) as connection:
-            came_early = amqp.consume(amqp.Channel(connection), name)
-            count_messages(connection, count - came_early.count(MARK))
+            early = amqp.consume(amqp.Channel(connection), name)
+            count_messages(connection, count, early=early)
 
     def stop(self) -> None:
         self.process.stop()

@@ -59,9 +59,6 @@ class RunningRedis:
     def publisher(self, name: str, durability: Durability) -> RedisConversation:
         return RedisConversation(self._port, name)
 
-    def fetcher(self, name: str, records: int) -> None:
-        return None
-
     def produce_many(self, name: str, durability: Durability, count: int) -> list[Run]:
         return [produce_pipelined(lambda: self.publisher(name, durability), count, self.process)]
 
