@@ -8,7 +8,7 @@ from bench.broker.systems import Run
 
 CONNECTIONS = 4
 WINDOW = 512
-_SECONDS_MAX = 4.0
+_SECONDS_MAX = 2.5
 
 
 def produce_pipelined(connect: Callable[[], Conversation], count: int, process: ServerProcess) -> Run:

@@ -13,6 +13,7 @@ from bench.broker.processes import NotReady, ServerProcess, free_port
 from bench.broker.systems import Run, timed_run
 
 _READ_AT_ONCE = 5_000
+_ENTRY_HEAD_BYTES_MAX = 80
 _MESSAGE_END = MESSAGE[-8:] + b"\r\n"
 _SYNC = {Durability.SYNCED: b"always", Durability.NOT_SYNCED: b"everysec"}
 
@@ -113,7 +114,6 @@ def _answer_of(connection: socket, messages: int) -> bytes:
 
 
 def _last_id(answer: bytes) -> bytes:
-    """An entry is its id, then a list of its fields: the id is three lines before the field's name."""
-    before = answer[: answer.rindex(MARK)].split(b"\r\n")[-6:]
-    # id, *2, $1, v, $100, and nothing after the last line's end
-    return before[0]
+    """An entry is its id, then a list of its fields: `id, *2, $1, v, $100`, each a line, and then the message."""
+    at = answer.rindex(MARK)
+    return answer[at - _ENTRY_HEAD_BYTES_MAX : at].split(b"\r\n")[-6]
