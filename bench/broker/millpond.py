@@ -9,6 +9,7 @@ from bench.broker.driving import Conversation
 from bench.broker.figures import MILLPOND, Durability
 from bench.broker.processes import ServerProcess, free_port
 from bench.broker.systems import Run
+from millpond import __version__
 
 _FLUSH = {Durability.SYNCED: "group", Durability.NOT_SYNCED: "none"}
 
@@ -50,6 +51,9 @@ class Millpond:
 
     def why_not_here(self) -> str | None:
         return None
+
+    def version(self) -> str:
+        return __version__
 
     def start(self, directory: Path) -> RunningMillpond:
         return RunningMillpond(directory)

@@ -32,6 +32,8 @@ def measure(console: Console, place: Workspace, *, quick: bool, peers: Sequence[
     if not shutil.which(KCAT):
         missing[KCAT] = "not installed; confluent-kafka is the same library"
     trials = [Trial(system, place, scale) for system in systems if system.name not in missing]
+    versions = {trial.system.name: trial.system.version() for trial in trials}
+    console.print(", ".join(f"{name} {version}" for name, version in versions.items()))
     load = OthersLoad()
     with ExitStack() as stack:
         for trial in trials:
@@ -44,6 +46,7 @@ def measure(console: Console, place: Workspace, *, quick: bool, peers: Sequence[
     console.print(f"Others used {others_cores:.1f} cores of this machine meanwhile.")
     return {
         "scale": scale.name,
+        "versions": versions,
         "others_cores": others_cores,
         "figures": [each.document() for each in figures],
         "not_here": missing,

@@ -58,6 +58,9 @@ class System(Protocol):
 
     def why_not_here(self) -> str | None: ...
 
+    def version(self) -> str:
+        """Of one that is here."""
+
     def start(self, directory: Path) -> Running:
         """Returns when the process runs, before it is ready."""
 

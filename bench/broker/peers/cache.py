@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import subprocess
 from pathlib import Path
 
 CACHE = Path(__file__).parents[2] / ".peers"
@@ -17,6 +18,11 @@ def program(name: str, *places: Path) -> str | None:
         if os.access(place / name, os.X_OK):
             return str(place / name)
     return None
+
+
+def said_by(*command: str) -> str:
+    environ = {**os.environ, **library_path()}
+    return subprocess.run(command, check=True, env=environ, capture_output=True, text=True, timeout=30).stdout
 
 
 def library_path() -> dict[str, str]:

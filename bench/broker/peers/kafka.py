@@ -68,6 +68,9 @@ class Kafka:
             return "no java here"
         return None if any(LIBRARIES.glob("kafka_*.jar")) else f"not fetched: {HOW}"
 
+    def version(self) -> str:
+        return next(LIBRARIES.glob("kafka_*.jar")).stem.rpartition("-")[2]
+
     def start(self, directory: Path) -> RunningKafka:
         return RunningKafka(directory)
 

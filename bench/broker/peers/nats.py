@@ -12,7 +12,7 @@ from typing import Any
 
 from bench.broker.driving import MESSAGE, MESSAGE_BYTES, connect, count_messages, receive, repeated
 from bench.broker.figures import Durability
-from bench.broker.peers.cache import CACHE, HOW, program
+from bench.broker.peers.cache import CACHE, HOW, program, said_by
 from bench.broker.peers.pipelining import produce_pipelined
 from bench.broker.processes import NotReady, ServerProcess, free_port
 from bench.broker.systems import Run, timed_run
@@ -87,6 +87,9 @@ class Nats:
 
     def why_not_here(self) -> str | None:
         return None if _server() else f"not fetched: {HOW}"
+
+    def version(self) -> str:
+        return said_by(str(_server()), "--version").split()[-1].removeprefix("v")
 
     def start(self, directory: Path) -> RunningNats:
         return RunningNats(directory, self._durability)

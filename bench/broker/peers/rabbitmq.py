@@ -85,6 +85,9 @@ class RabbitMQ:
     def why_not_here(self) -> str | None:
         return None if _server() and any(_ERLANG.glob("erts-*")) else f"not fetched: {HOW}"
 
+    def version(self) -> str:
+        return next(each for each in str(_server()).split(os.sep) if "_server-" in each).rpartition("-")[2]
+
     def start(self, directory: Path) -> RunningRabbitMQ:
         return RunningRabbitMQ(directory)
 

@@ -7,7 +7,7 @@ from socket import socket
 
 from bench.broker.driving import MARK, MESSAGE, MarkCounter, connect, receive, repeated
 from bench.broker.figures import Durability
-from bench.broker.peers.cache import DEBIAN_ROOT, HOW, library_path, program
+from bench.broker.peers.cache import DEBIAN_ROOT, HOW, library_path, program, said_by
 from bench.broker.peers.pipelining import produce_pipelined
 from bench.broker.processes import NotReady, ServerProcess, free_port
 from bench.broker.systems import Run, timed_run
@@ -89,6 +89,9 @@ class Redis:
 
     def why_not_here(self) -> str | None:
         return None if _server() else f"not fetched: {HOW}"
+
+    def version(self) -> str:
+        return said_by(str(_server()), "--version").split()[2].removeprefix("v=")
 
     def start(self, directory: Path) -> RunningRedis:
         return RunningRedis(directory)
