@@ -67,14 +67,14 @@ def producing(port: int, topic: str) -> KafkaConversation:
     return KafkaConversation(port, repeated(frame), len(frame), error_at=4 + 4 + 1 + 1 + 1 + len(topic) + 1 + 4)
 
 
-def fetching(port: int, topic: str, *, records: int) -> KafkaConversation:
+def fetching(port: int, topic: str, *, records: int, wait_ms: int = 500) -> KafkaConversation:
     """One batch a request, from places all over the topic, whose batches have one record each."""
     frames = []
     for number in range(_FETCHED_AT_ONCE):
         offset = number * records // _FETCHED_AT_ONCE
         part = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1)
         request = FetchRequest(
-            max_wait_ms=500, min_bytes=1, max_bytes=1, topics=[FetchTopic(topic=topic, partitions=[part])]
+            max_wait_ms=wait_ms, min_bytes=1, max_bytes=1, topics=[FetchTopic(topic=topic, partitions=[part])]
         )
         frames.append(_frame(request, FETCH_VERSION))
     assert len({len(frame) for frame in frames}) == 1
@@ -96,6 +96,16 @@ def make_topic(port: int, name: str, configs: dict[str, str]) -> None:
     code = response.topics[0].error_code
     if code not in (0, TOPIC_ALREADY_EXISTS):
         raise NotReady(f"error {code}: {response.topics[0].error_message}")
+    _check_led(port, name)
+
+
+def _check_led(port: int, topic: str) -> None:
+    """Kafka answers that a topic is made a moment before its partitions can be used."""
+    conversation = fetching(port, topic, records=1, wait_ms=0)
+    with conversation.socket as connection:
+        connection.sendall(conversation.requests[: conversation.request_bytes])
+        while not conversation.answered(receive(connection)):
+            pass
 
 
 def _created(connection: socket.socket, request: CreateTopicsRequest) -> CreateTopicsResponse:

@@ -13,6 +13,7 @@ from itertools import count
 
 from bench.broker.driving import Conversation, Driven, drive
 from bench.broker.figures import CONSUME, MILLPOND, PRODUCE, REQUESTS, START, WAITING, Durability, Figure
+from bench.broker.processes import NotReady
 from bench.broker.systems import Run, Running, ServesFetches, System
 from bench.measuring import Target
 from bench.workspace import Workspace
@@ -87,7 +88,7 @@ class Trial:
             return []
         try:
             return stage.run(self)
-        except (OSError, RuntimeError, EOFError) as error:
+        except (OSError, RuntimeError, EOFError, NotReady) as error:
             if self.system.name == MILLPOND:
                 raise
             self.failure = f"failed at {stage.title}: {error}"
