@@ -2,10 +2,11 @@
 PYTHON ?= python3
 BIN := .venv/bin
 SEED ?=
+ONLY ?=
 CYCLES ?= 1000
 export PYTHONHASHSEED := 0
 
-.PHONY: help run proof test check format bench sim lock clean
+.PHONY: help run proof test check format bench peers sim lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -28,8 +29,11 @@ format: .venv/.ready  ## rewrite the source in the one format
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-bench: .venv/.ready  ## measure, as ratios to raw system calls in the same run
-	@$(BIN)/python -m bench
+bench: .venv/.ready  ## measure, beside raw system calls and other brokers: make bench [ONLY=storage|broker]
+	@$(BIN)/python -m bench $(ONLY)
+
+peers: .venv/.ready  ## fetch other brokers into bench/.peers, for the bench to stand beside
+	@$(BIN)/python -m bench.broker.peers
 
 sim: .venv/.ready  ## simulated power cuts: make sim SEED=7 [CYCLES=1000]
 	@$(BIN)/python -m tests.simulation --cycles $(CYCLES) $(if $(SEED),--seed $(SEED))
@@ -38,7 +42,7 @@ lock:  ## write requirements.lock anew (needs uv)
 	uv pip compile --universal --python-version 3.11 --generate-hashes --group dev --no-header -o requirements.lock pyproject.toml
 
 clean:  ## remove what the verbs made
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist bench/results
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist bench/results bench/.peers
 
 .venv/.ready: requirements.lock pyproject.toml
 	@sh .ci/setup $(PYTHON)

@@ -1,45 +1,53 @@
-"""`python -m bench [--quick] [--dir DIRECTORY]`: measures, prints, and writes bench/results/storage.json."""
+"""`python -m bench [storage|broker|all]`: measures, prints tables, and writes JSON into bench/results."""
 
 import argparse
 import json
+import signal
+import sys
 from pathlib import Path
 
-from bench import appends, reads, records, recoveries
-from bench.measuring import FULL, QUICK, Row
-from bench.tables import make_console, print_head, print_tables, progress
+from bench.broker import suite as broker
+from bench.broker.peers import PEERS
+from bench.storage import suite as storage
+from bench.tables import make_console, print_head
 from bench.workspace import machine_facts, workspace
 
-RESULTS = Path(__file__).parent / "results" / "storage.json"
+RESULTS = Path(__file__).parent / "results"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
-        prog="python -m bench", description="The storage engine beside plain system calls."
+        prog="python -m bench",
+        description="The storage engine beside plain system calls, and the broker beside its peers.",
     )
+    parser.add_argument("what", nargs="?", choices=("storage", "broker", "all"), default="all")
     parser.add_argument("--quick", action="store_true", help="a smoke test of a few seconds; its figures mean nothing")
     parser.add_argument("--dir", help="a directory on the disk to measure; the usual temporary one otherwise")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="where to write the figures as JSON")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="the directory to write the figures into, as JSON")
+    parser.add_argument(
+        "--peers",
+        default=",".join(PEERS),
+        help="brokers to stand beside, with commas between, or `none`; those that are here of %(default)s otherwise",
+    )
     chosen = parser.parse_args()
-    scale = QUICK if chosen.quick else FULL
+    peers = [name for name in chosen.peers.split(",") if name and name != "none"]
+    if unknown := set(peers) - set(PEERS):
+        parser.error(f"--peers names {', '.join(sorted(unknown))}; allowed are {', '.join(PEERS)} and none")
+    # A bench that is told to stop ends its servers as well.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
     console = make_console()
-    rows: list[Row] = []
     with workspace(chosen.dir) as place:
-        machine = machine_facts(place)
-        print_head(console, machine)
-        measurements = [
-            *appends.measurements(place, scale),
-            *reads.measurements(place, scale),
-            *recoveries.measurements(place, scale),
-            *records.measurements(scale),
-        ]
-        with progress(console, measurements) as each:
-            for measurement in each:
-                rows += measurement.run()
-    print_tables(console, rows)
-    chosen.out.parent.mkdir(parents=True, exist_ok=True)
-    document = {"scale": scale.name, "machine": machine, "rows": [row.document() for row in rows]}
-    chosen.out.write_text(json.dumps(document, indent=1) + "\n")
-    console.print(f"written to {chosen.out}", markup=False, soft_wrap=True)
+        for name in ("storage", "broker") if chosen.what == "all" else (chosen.what,):
+            machine = machine_facts(place)
+            print_head(console, machine)
+            if name == "storage":
+                figures = storage.measure(console, place, quick=chosen.quick)
+            else:
+                figures = broker.measure(console, place, quick=chosen.quick, peers=peers)
+            chosen.out.mkdir(parents=True, exist_ok=True)
+            path = chosen.out / f"{name}.json"
+            path.write_text(json.dumps({"machine": machine, **figures}, indent=1) + "\n")
+            console.print(f"written to {path}", markup=False, soft_wrap=True)
 
 
 if __name__ == "__main__":

@@ -8,9 +8,11 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from millpond.model.limits import GIB, KIB, MIB
+
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +71,9 @@ class Target:
     def is_met(self, row: "Row") -> bool:
         value = row.ratio if self.quantity == "ratio" else row.value
         assert value is not None, row
+        return self.is_reached_by(value)
+
+    def is_reached_by(self, value: float) -> bool:
         return (self.least is None or value >= self.least) and (self.most is None or value <= self.most)
 
 
@@ -91,11 +96,11 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Measurement:
+class Measurement(Generic[R]):
     """A few rows that are measured together."""
 
     title: str
-    run: Callable[[], list[Row]]
+    run: Callable[[], list[R]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from bench.measuring import Measurement, Row, Target
+from bench.measuring import Measurement, R, Row, Target
 
 _WIDTH_ELSEWHERE = 120
 
@@ -19,13 +19,13 @@ def make_console() -> Console:
 
 
 @contextmanager
-def progress(console: Console, measurements: Sequence[Measurement]) -> Iterator[Iterator[Measurement]]:
+def progress(console: Console, measurements: Sequence[Measurement[R]]) -> Iterator[Iterator[Measurement[R]]]:
     """Hands the measurements out one by one and shows how far they are."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("starting", total=len(measurements))
 
-        def each() -> Iterator[Measurement]:
+        def each() -> Iterator[Measurement[R]]:
             for number, measurement in enumerate(measurements, start=1):
                 bar.update(task, description=measurement.title)
                 if not console.is_terminal:
@@ -64,8 +64,8 @@ def print_tables(console: Console, rows: Sequence[Row]) -> None:
 def _cells(row: Row) -> tuple[str, str, str, str, str, str]:
     return (
         row.name,
-        f"{_number(row.value)} {row.unit}",
-        "" if row.raw is None else f"{_number(row.raw)}",
+        f"{number(row.value)} {row.unit}",
+        "" if row.raw is None else f"{number(row.raw)}",
         "" if row.ratio is None else f"{row.ratio:.2f}",
         row.compared_with,
         "" if row.target is None else f"{_wanted(row.target, row)} {'met' if row.target.is_met(row) else 'MISSED'}",
@@ -74,10 +74,10 @@ def _cells(row: Row) -> tuple[str, str, str, str, str, str]:
 
 def _wanted(target: Target, row: Row) -> str:
     unit = "of raw" if target.quantity == "ratio" else row.unit
-    return f"≥ {_number(target.least)} {unit}" if target.least is not None else f"≤ {_number(target.most or 0)} {unit}"
+    return f"≥ {number(target.least)} {unit}" if target.least is not None else f"≤ {number(target.most or 0)} {unit}"
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
     if value >= 100:
         return f"{value:,.0f}"
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}"

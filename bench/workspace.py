@@ -19,7 +19,8 @@ from millpond.model.limits import GIB
 from millpond.storage.filesystem import OsFile, OsFilesystem
 
 _IN_MEMORY = ("tmpfs", "ramfs")
-_BYTES_NEEDED = 3 * GIB
+_BYTES_NEEDED = 6 * GIB
+"""The storage engine takes half of that, the broker with all its peers nearly all."""
 _SYNCS = 100
 
 

@@ -2,10 +2,12 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,18 +38,54 @@ def expected_rows() -> set[tuple[str, str]]:
     }
 
 
-@pytest.mark.slow
-def test_a_quick_benchmark_measures_every_row_and_cleans_up(tmp_path: Path) -> None:
-    work, out = tmp_path / "work", tmp_path / "storage.json"
+def quick(tmp_path: Path, *arguments: str) -> dict[str, Any]:
+    """The figures of one part, once it has run and left nothing behind."""
+    work, out = tmp_path / "work", tmp_path / "results"
     work.mkdir()
-    command = [sys.executable, "-W", "error", "-m", "bench", "--quick", "--dir", str(work), "--out", str(out)]
+    command = [sys.executable, "-W", "error", "-m", "bench", *arguments, "--quick", "--dir", str(work)]
     environment = os.environ | {"TERM": "dumb"}
-    done = subprocess.run(command, check=False, cwd=ROOT, env=environment, capture_output=True, text=True)
+    done = subprocess.run(
+        [*command, "--out", str(out)], check=False, cwd=ROOT, env=environment, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
-    document = json.loads(out.read_text())
+    assert "\x1b" not in done.stdout, "no colours and no cursor movements where there is no terminal"
+    assert not list(work.iterdir())
+    document: dict[str, Any] = json.loads((out / f"{arguments[0]}.json").read_text())
+    assert document["machine"]["cpus"] > 0
+    return document
+
+
+@pytest.mark.slow
+def test_a_quick_benchmark_of_the_storage_engine_measures_every_row_and_cleans_up(tmp_path: Path) -> None:
+    document = quick(tmp_path, "storage")
     assert {(row["section"], row["name"]) for row in document["rows"]} == expected_rows()
     assert all(row["value"] > 0 for row in document["rows"])
     assert all(row["ratio"] > 0 for row in document["rows"] if row["section"] in ("append", "read"))
-    assert document["machine"]["cpus"] > 0
-    assert "\x1b" not in done.stdout, "no colours and no cursor movements where there is no terminal"
-    assert not list(work.iterdir())
+
+
+@pytest.mark.slow
+def test_a_quick_benchmark_of_the_broker_measures_every_figure_and_cleans_up(tmp_path: Path) -> None:
+    document = quick(tmp_path, "broker", "--peers", "none")
+    clients = ("kcat", "confluent-kafka") if shutil.which("kcat") else ("confluent-kafka",)
+    waiting = ("1 connection", "8 connections", "64 connections")
+    assert {(each["section"], each["synced_before_answer"], each["workload"]) for each in document["figures"]} == {
+        ("start and memory", None, ""),
+        *(("produce, batched", synced, client) for synced, client in product(("yes", "no"), clients)),
+        *(("consume", None, client) for client in clients),
+        *(("CPU per request", synced, "produce") for synced in ("yes", "no")),
+        ("CPU per request", None, "fetch"),
+        *(("produce, each waits", synced, how) for synced, how in product(("yes", "no"), waiting)),
+    }
+    assert {each["system"] for each in document["figures"]} == {"Millpond"}
+    for each in document["figures"]:
+        assert each["values"].get("requests_per_s", 1) > 0
+        assert each["values"].get("messages_per_s", 1) > 0
+        assert each["values"].get("p50_us", 1) <= each["values"].get("p99_us", 1)
+
+
+def test_a_peer_nobody_knows_is_refused_by_name() -> None:
+    command = [sys.executable, "-m", "bench", "broker", "--peers", "kafka,pulsar"]
+    done = subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "pulsar" in done.stderr
+    assert "redis" in done.stderr

@@ -5,7 +5,7 @@ bytes at a random place. A crash is a log that is let go without closing, in one
 it must be checked. Its pages are dropped from the cache first. Beside it stands reading the file from disk with
 `os.pread`, its pages dropped as well.
 
-Driven by __main__.py.
+Driven by suite.py.
 """
 
 import asyncio
@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from bench.batches import batch_of, fill
 from bench.measuring import SIZES, Measurement, Row, Scale, Target, percentile, seconds_of
+from bench.storage.batches import batch_of, fill
 from bench.workspace import Workspace
 from millpond.model.ids import Offset, TimestampMs
 from millpond.model.limits import GIB, MIB, SEGMENT_BYTES_MAX
@@ -35,7 +35,7 @@ _P99_US = Target("value", most=1_000)
 _RECOVERY_S = Target("value", most=5)
 
 
-def measurements(place: Workspace, scale: Scale) -> Iterator[Measurement]:
+def measurements(place: Workspace, scale: Scale) -> Iterator[Measurement[Row]]:
     for name, size in SIZES.items():
         yield Measurement(
             f"a log of {scale.log_bytes >> 20} MB in batches of {name}", partial(_run, place, scale, name, size)

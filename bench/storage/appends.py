@@ -6,7 +6,7 @@
     group     32 appenders: they share syncs; raw writes as many batches in as many rounds as the log did, a
               fdatasync after each, but cannot write on while it syncs, as the log does: so more than 1 is possible
 
-Driven by __main__.py.
+Driven by suite.py.
 """
 
 import asyncio
@@ -18,8 +18,8 @@ from pathlib import Path
 
 import uvloop
 
-from bench.batches import EPOCH, batch_of
 from bench.measuring import SIZES, Measurement, Row, Scale, Target, chunks, cpu_seconds_of, in_turns
+from bench.storage.batches import EPOCH, batch_of
 from bench.workspace import CountingFilesystem, Workspace
 from millpond.model.limits import MIB
 from millpond.storage.log import Log
@@ -33,7 +33,7 @@ _RATIO_FOR_LARGE = Target("ratio", least=0.8)
 _RATE_FOR_SMALL = Target("value", least=150_000)
 
 
-def measurements(place: Workspace, scale: Scale) -> Iterator[Measurement]:
+def measurements(place: Workspace, scale: Scale) -> Iterator[Measurement[Row]]:
     for name, size in SIZES.items():
         for side in (_none, _interval, _group_of_one, _group_of_many):
             yield Measurement(

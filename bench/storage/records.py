@@ -2,7 +2,7 @@
 
 Encoding and decoding have no system call to stand beside; `check_batch` stands beside the checksum alone.
 
-Driven by __main__.py.
+Driven by suite.py.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,8 +10,8 @@ from functools import partial
 
 from crc32c import crc32c
 
-from bench.batches import batch_of
 from bench.measuring import SIZES, Measurement, Row, Scale, cpu_seconds_of, in_turns, seconds_of
+from bench.storage.batches import batch_of
 from millpond.model.ids import TimestampMs
 from millpond.protocol.records import NewRecord, check_batch, decode_batch, encode_batch, encode_values
 
@@ -21,7 +21,7 @@ _CRC_START = 21
 _CHECKS_MAX = 20_000
 
 
-def measurements(scale: Scale) -> Iterator[Measurement]:
+def measurements(scale: Scale) -> Iterator[Measurement[Row]]:
     yield Measurement("encode and decode records", partial(_records, scale))
     for name, size in SIZES.items():
         yield Measurement(f"check a batch of {name}", partial(_check, scale, name, size))

@@ -8,7 +8,7 @@ Everything is cached, so neither side waits, and CPU time counts.
                 with a copy
     tail        the last bytes of the growing segment, which are not mapped: the log calls os.pread itself, and checks
 
-Driven by __main__.py.
+Driven by suite.py.
 """
 
 import asyncio
@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from bench.batches import batch_of, fill
 from bench.measuring import SIZES, Measurement, Pair, Row, Scale, cpu_seconds_of, in_turns
+from bench.storage.batches import batch_of, fill
 from bench.workspace import Workspace
 from millpond.model.limits import KIB, MIB
 from millpond.storage.filesystem import OsFilesystem
@@ -32,7 +32,7 @@ _TAIL_BYTES = 960 * KIB
 _DIRECTORY = "bench-0"
 
 
-def measurements(place: Workspace, scale: Scale) -> Iterator[Measurement]:
+def measurements(place: Workspace, scale: Scale) -> Iterator[Measurement[Row]]:
     for name, size in SIZES.items():
         yield Measurement(f"read {name}", partial(_read_sealed, place, scale, name, size))
     for name in ("16 KB", "200 B"):

@@ -1,0 +1,1 @@
+"""A broker from outside, beside other brokers on the same machine in the same run."""

@@ -1,0 +1,1 @@
+"""The storage engine beside plain system calls."""
