@@ -13,6 +13,7 @@ from millpond.model.errors import DiskFailed
 from millpond.model.ids import Offset
 from millpond.model.ports import Filesystem
 from millpond.storage import checkpoints, index, log, recovery, rounds, scan, segment
+from millpond.storage.commit import GroupCommit
 from millpond.storage.index import SparseIndex
 from millpond.storage.log import Appended, Log
 from millpond.storage.names import UNFINISHED
@@ -58,6 +59,16 @@ def acknowledge_what_came_during_the_sync(patch: pytest.MonkeyPatch) -> None:
 
     original = Log._begin_round
     patch.setattr(Log, "_begin_round", begin_round)
+
+
+def take_any_running_sync_for_ones_own(patch: pytest.MonkeyPatch) -> None:
+    """An append waits for the round that runs, though that began before it was written."""
+    join = GroupCommit.join
+
+    async def join_what_runs(self: GroupCommit, *, covered: bool = False) -> None:
+        await join(self, covered=True)
+
+    patch.setattr(GroupCommit, "join", join_what_runs)
 
 
 def trust_the_index_blindly(patch: pytest.MonkeyPatch) -> None:
@@ -180,6 +191,7 @@ def remove_before_the_start_is_durable(patch: pytest.MonkeyPatch) -> None:
 MUTANTS: tuple[Mutant, ...] = (
     acknowledge_before_the_sync,
     acknowledge_what_came_during_the_sync,
+    take_any_running_sync_for_ones_own,
     trust_the_index_blindly,
     rename_without_syncing_the_directory,
     rename_without_syncing_the_file,

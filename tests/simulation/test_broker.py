@@ -119,7 +119,7 @@ MUTANTS: tuple[tuple[Mutant, str], ...] = (
     ),
     (answer_a_commit_before_it_is_kept, "CommittedOffsetsNeverGoBack|OneOwnerPerPartitionAndGeneration"),
     (give_producer_ids_without_keeping_the_block, "NoProducerIdTwice"),
-    (show_consumers_what_is_not_synced, "WhatWasSeenStays|OffsetsDenseAndMonotonic"),
+    (show_consumers_what_is_not_synced, "WhatWasSeenStays|OffsetsDenseAndMonotonic|AcknowledgedMeansReadable"),
     (take_a_batch_sent_again_for_a_new_one, "NothingTwiceFromAnIdempotentProducer"),
 )
 

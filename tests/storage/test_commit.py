@@ -55,8 +55,8 @@ class Bench:
         self.rounds.append(GatedRound(asyncio.get_running_loop()))
         return self.rounds[-1]
 
-    def join(self) -> asyncio.Task[None]:
-        return asyncio.create_task(self.commit.join())
+    def join(self, *, covered: bool = False) -> asyncio.Task[None]:
+        return asyncio.create_task(self.commit.join(covered=covered))
 
     async def round(self, number: int) -> GatedRound:
         """That round, once its thread runs."""
@@ -98,6 +98,22 @@ async def test_whoever_joins_while_a_round_runs_gets_the_next_one(bench: Bench) 
     second.end()
     await asyncio.gather(*late)
     assert len(bench.rounds) == 2
+
+
+@with_threads
+async def test_whoever_is_covered_by_the_round_that_runs_needs_no_other(bench: Bench) -> None:
+    bench.commit.request()
+    first = await bench.round(0)
+    covered, late = bench.join(covered=True), bench.join()
+    await asyncio.sleep(0)
+    first.end()
+    await covered
+    assert not late.done()
+    (await bench.round(1)).end()
+    await late
+    alone = bench.join(covered=True)
+    (await bench.round(2)).end()
+    await alone
 
 
 @with_threads

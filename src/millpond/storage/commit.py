@@ -1,10 +1,10 @@
-"""Group commit: one sync at a time, off the loop, shared by everyone who asked before it began.
+"""Group commit: one sync at a time, off the loop, shared by everyone whose bytes were there before it began.
 
 While one sync runs, those who append meanwhile gather for the next; so the busier a log is, the more appends each
 sync carries, and nobody ever waits for more than two.
 
-Invariant: whoever `join` lets go has had a whole round begin after it joined. Between two rounds, and never beside
-one, `turn` lets somebody else have the files.
+Invariant: whoever `join` lets go has had a whole round begin after what it waits for was written. Between two rounds,
+and never beside one, `turn` lets somebody else have the files.
 Driven by log.py; waits only through the running loop, so the simulator runs it as it is.
 """
 
@@ -26,20 +26,28 @@ class Round(Protocol):
 
 
 class GroupCommit:
-    __slots__ = ("_begin", "_next", "_waiting", "turn")
+    __slots__ = ("_begin", "_next", "_running", "_waiting", "turn")
 
     def __init__(self, begin: Callable[[], Round]) -> None:
         """`begin` runs on the loop; it may raise StorageError where there can be no more rounds."""
         self._begin = begin
         self._waiting: list[asyncio.Future[None]] = []
         self._next: asyncio.Task[None] | None = None
+        self._running: list[asyncio.Future[None]] | None = None
+        """Who waits for the round that runs now; None while none does."""
         self.turn = asyncio.Lock()
 
-    async def join(self) -> None:
-        """Returns when a round that began after this call has ended; raises what went wrong in it."""
+    async def join(self, *, covered: bool = False) -> None:
+        """Returns when a round that began after this call has ended; raises what went wrong in it.
+
+        With `covered`, the round that runs now will do, if one does: the caller knows that it began late enough.
+        """
         waiter = asyncio.get_running_loop().create_future()
-        self._waiting.append(waiter)
-        self.request()
+        if covered and self._running is not None:
+            self._running.append(waiter)
+        else:
+            self._waiting.append(waiter)
+            self.request()
         await waiter
 
     def request(self) -> None:
@@ -51,6 +59,7 @@ class GroupCommit:
         async with self.turn:
             self._next = None  # who comes from now on needs another round
             waiting, self._waiting = self._waiting, []
+            self._running = waiting
             failure: Exception | None = None
             try:
                 this_round = self._begin()
@@ -58,6 +67,7 @@ class GroupCommit:
                 this_round.finish()
             except Exception as error:  # whatever it was, nobody is left waiting for ever
                 failure = error
+            self._running = None
         for waiter in waiting:
             if waiter.cancelled():
                 continue

@@ -70,6 +70,8 @@ class Log:
         self.appended_bytes = self.appended_batches = 0
         """Since it was opened."""
         self._synced_bytes = 0
+        self._syncing_to = Offset(0)
+        """What the commit round that began last covers."""
         self.use(settings)
         self.report: RecoveryReport = recovery.report
         self.epochs: LeaderEpochs = recovery.epochs
@@ -238,7 +240,8 @@ class Log:
     async def wait_kept(self, appended: Appended) -> None:
         """Returns when the flush mode's promise holds for an append."""
         if self.settings.flush is Flush.GROUP and self.durable_offset <= appended.last_offset:
-            await self.flush()
+            self._require_open()
+            await self.commit.join(covered=appended.last_offset < self._syncing_to)
         if self.truncations != appended.truncations:
             raise Truncated(
                 f"{self.name} was truncated before offset {appended.last_offset} was kept; send the batch again"
@@ -269,6 +272,7 @@ class Log:
     def _begin_round(self) -> SyncRound:
         # After a failed sync the next one succeeds without having written what the failed one dropped.
         self._require_open()
+        self._syncing_to = self.next_offset
         rolled, self._rolled = self._rolled, []
         active = self.segments.active
         growing = None

@@ -34,18 +34,27 @@ class Fetched(NamedTuple):
     """Where the data takes the consumer; no further than where it asked, if there is none."""
 
 
+def fetch_now(wanted: list[Wanted], *, bytes_min: int, bytes_max: int) -> list[Fetched] | None:
+    """One answer for each, in the same order; None where that is too little, and worth a wait."""
+    fetched = read_now(wanted, bytes_max=bytes_max)
+    size = sum([len(each.data) for each in fetched])
+    if size < bytes_min and not any(each.error or each.has_more for each in fetched):
+        return None
+    if size:
+        _count(wanted, fetched)
+    return fetched
+
+
 async def fetch(wanted: list[Wanted], *, bytes_min: int, bytes_max: int, wait_ms: int) -> list[Fetched]:
-    """One answer for each, in the same order."""
+    """The same, when there is enough or the time is up."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + wait_ms / 1000
-    while True:
-        fetched = read_now(wanted, bytes_max=bytes_max)
-        size = sum([len(each.data) for each in fetched])
-        if size >= bytes_min or loop.time() >= deadline or any(each.error or each.has_more for each in fetched):
-            if size:
-                _count(wanted, fetched)
-            return fetched
-        await _wait_for_more([each.partition for each in wanted if isinstance(each.partition, Partition)], deadline)
+    while (fetched := fetch_now(wanted, bytes_min=bytes_min, bytes_max=bytes_max)) is None:
+        if loop.time() >= deadline:
+            bytes_min = 0
+        else:
+            await _wait_for_more([each.partition for each in wanted if isinstance(each.partition, Partition)], deadline)
+    return fetched
 
 
 def _count(wanted: list[Wanted], fetched: list[Fetched]) -> None:

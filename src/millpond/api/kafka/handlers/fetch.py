@@ -10,7 +10,7 @@ from collections.abc import Awaitable
 
 from millpond.api.kafka.context import Context
 from millpond.broker.node import Node
-from millpond.broker.operations.fetch import Fetched, Wanted, fetch
+from millpond.broker.operations.fetch import Fetched, Wanted, fetch, fetch_now
 from millpond.model.ids import LeaderEpoch, Offset
 from millpond.protocol.messages.fetch import (
     FetchableTopicResponse,
@@ -20,7 +20,7 @@ from millpond.protocol.messages.fetch import (
 )
 
 
-def answer(node: Node, request: FetchRequest, context: Context) -> Awaitable[FetchResponse]:
+def answer(node: Node, request: FetchRequest, context: Context) -> Awaitable[FetchResponse] | FetchResponse:
     context.answer_alone()
     wanted = [
         Wanted(
@@ -32,13 +32,20 @@ def answer(node: Node, request: FetchRequest, context: Context) -> Awaitable[Fet
         for topic in request.topics
         for part in topic.partitions
     ]
-    return _fetch(request, wanted, bytes_max=min(request.max_bytes, node.fetch_bytes_max))
+    bytes_max = min(request.max_bytes, node.fetch_bytes_max)
+    bytes_min = min(request.min_bytes, bytes_max) if wanted and request.max_wait_ms > 0 else 0
+    fetched = fetch_now(wanted, bytes_min=bytes_min, bytes_max=bytes_max)
+    if fetched is not None:
+        return _response(request, fetched)
+    return _wait(request, wanted, bytes_min, bytes_max)
 
 
-async def _fetch(request: FetchRequest, wanted: list[Wanted], *, bytes_max: int) -> FetchResponse:
-    wait_ms = request.max_wait_ms if wanted else 0
-    bytes_min = min(request.min_bytes, bytes_max)
-    fetched = await fetch(wanted, bytes_min=bytes_min, bytes_max=bytes_max, wait_ms=wait_ms)
+async def _wait(request: FetchRequest, wanted: list[Wanted], bytes_min: int, bytes_max: int) -> FetchResponse:
+    fetched = await fetch(wanted, bytes_min=bytes_min, bytes_max=bytes_max, wait_ms=request.max_wait_ms)
+    return _response(request, fetched)
+
+
+def _response(request: FetchRequest, fetched: list[Fetched]) -> FetchResponse:
     answers = iter(fetched)
     return FetchResponse(
         responses=[

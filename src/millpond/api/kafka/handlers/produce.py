@@ -11,7 +11,7 @@ from collections.abc import Awaitable
 
 from millpond.api.kafka.context import Context
 from millpond.broker.node import Node
-from millpond.broker.operations.produce import Pending, Produced, begin, finish
+from millpond.broker.operations.produce import Pending, Produced, begin, finish, finish_now
 from millpond.model.errors import InvalidAcks, InvalidRequest
 from millpond.protocol.messages.produce import (
     PartitionProduceResponse,
@@ -32,7 +32,8 @@ def answer(
         return _response(request, [Produced(error=error) for topic in request.topic_data for _ in topic.partition_data])
     pending = _begin_all(node, request)
     if request.acks:
-        return _finish(request, pending)
+        produced = finish_now(pending)
+        return _finish(request, pending) if produced is None else _response(request, produced)
     if any(each.error for each in pending):
         context.close()  # the only way to tell a client that wants no answer
     task = asyncio.get_running_loop().create_task(finish(pending))
