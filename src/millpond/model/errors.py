@@ -31,7 +31,14 @@
     │   ├── TopicDeletionDisabled   this cluster deletes no topics
     │   ├── ElectionNotNeeded       the leader is already the one asked for
     │   ├── PreferredLeaderNotAvailable  the first replica is not there, or not in sync
-    │   └── EligibleLeadersNotAvailable  no replica is there
+    │   ├── EligibleLeadersNotAvailable  no replica is there
+    │   ├── NotEnoughReplicas       fewer replicas in sync than the topic wants; nothing was appended
+    │   ├── NotEnoughReplicasAfterAppend  the same, noticed when it was appended already: it may yet be kept
+    │   ├── InvalidUpdateVersion    a change of a partition that has changed since it was looked at
+    │   ├── IneligibleReplica       a replica that may not be in sync: down, going down, or restarted meanwhile
+    │   ├── StaleBrokerEpoch        a broker that has registered anew since
+    │   ├── BrokerNotRegistered     a broker that nobody knows
+    │   └── NoReassignmentInProgress  nothing that could be cancelled
     └── StorageError                the machine's mistake: nothing was acknowledged
         ├── DiskFull                no space left; the log is as it was and keeps working
         ├── TooManyOpenFiles        no new file now; the log is as it was and keeps working
@@ -225,6 +232,50 @@ class EligibleLeadersNotAvailable(RequestError):
     http_status = 503
     grpc_code = "UNAVAILABLE"
     retriable = True
+
+
+class NotEnoughReplicas(RequestError):
+    kafka_code = 19  # NOT_ENOUGH_REPLICAS
+    http_status = 503
+    grpc_code = "UNAVAILABLE"
+    retriable = True
+
+
+class NotEnoughReplicasAfterAppend(RequestError):
+    kafka_code = 20  # NOT_ENOUGH_REPLICAS_AFTER_APPEND
+    http_status = 503
+    grpc_code = "UNAVAILABLE"
+    retriable = True
+
+
+class InvalidUpdateVersion(RequestError):
+    kafka_code = 95  # INVALID_UPDATE_VERSION
+    http_status = 409
+    grpc_code = "ABORTED"
+
+
+class IneligibleReplica(RequestError):
+    kafka_code = 107  # INELIGIBLE_REPLICA
+    http_status = 409
+    grpc_code = "FAILED_PRECONDITION"
+
+
+class StaleBrokerEpoch(RequestError):
+    kafka_code = 77  # STALE_BROKER_EPOCH
+    http_status = 409
+    grpc_code = "FAILED_PRECONDITION"
+
+
+class BrokerNotRegistered(RequestError):
+    kafka_code = 102  # BROKER_ID_NOT_REGISTERED
+    http_status = 404
+    grpc_code = "NOT_FOUND"
+
+
+class NoReassignmentInProgress(RequestError):
+    kafka_code = 85  # NO_REASSIGNMENT_IN_PROGRESS
+    http_status = 404
+    grpc_code = "NOT_FOUND"
 
 
 class StorageError(MillpondError):

@@ -40,8 +40,8 @@ def check_invariants(image: Image) -> None:
         for partition in topic.partitions:
             assert partition.replicas
             assert len(set(partition.replicas)) == len(partition.replicas)
-            assert partition.isr
-            assert set(partition.isr) <= set(partition.replicas)
+            assert set(partition.isr) | set(partition.elr) <= set(partition.replicas)
+            assert not set(partition.isr) & set(partition.elr)
             assert partition.leader == NO_LEADER or partition.leader in partition.isr
             assert partition.leader == NO_LEADER or image.is_live(partition.leader)
             assert partition.leader_epoch >= 0

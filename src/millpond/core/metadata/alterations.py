@@ -1,6 +1,7 @@
 """Deciding on changes of settings: of a topic, of one broker, of all brokers; whole or item by item.
 
-Invariant: what is accepted leaves the topic with settings that are allowed together.
+Invariant: what is accepted leaves the topic with settings that are allowed together. Where fewer replicas in sync are
+asked for than before, the high watermark moves again: in the same decision nobody stays eligible who waited for it.
 Pure. Driven by the operations behind AlterConfigs and IncrementalAlterConfigs.
 """
 
@@ -9,11 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
+from millpond.core.metadata.agreed import AGREED, insync_min
 from millpond.core.metadata.broker_configs import BROKER_KEYS, check_dynamic, layers
 from millpond.core.metadata.commands import ALL_BROKERS, Command, Pairs, SetBrokerConfigs, SetTopicConfigs
 from millpond.core.metadata.config_keys import ConfigKey, ConfigType, split_list
 from millpond.core.metadata.decisions import Decision, Refused
-from millpond.core.metadata.image import Image, Topic
+from millpond.core.metadata.image import Image, Topic, apply_all
+from millpond.core.metadata.partition_changes import change, partitions_of
 from millpond.core.metadata.topic_configs import TOPIC_KEYS, check_together, check_topic_configs, effective, text_of
 from millpond.model.errors import InvalidRequest, InvalidSetting, PolicyViolation, RequestError, UnknownTopicOrPartition
 
@@ -68,7 +71,16 @@ def alter_configs(
         else:
             commands.extend(changes)
             answers.append(Altered(request.target))
+    commands.extend(_no_longer_eligible(apply_all(commands, image)) if commands else ())
     return Decision(() if validate_only else tuple(commands), tuple(answers))
+
+
+def _no_longer_eligible(image: Image) -> list[Command]:
+    return [
+        change(image, topic, number, leader=partition.leader, isr=partition.isr)
+        for topic, number, partition in partitions_of(image)
+        if partition.elr and len(partition.isr) >= insync_min(image, topic, partition)
+    ]
 
 
 def _alter_topic(image: Image, name: str, request: AlterConfigs, static: Mapping[str, str]) -> list[Command]:
@@ -111,8 +123,17 @@ def _alter_broker(image: Image, broker: int, request: AlterConfigs, static: Mapp
     after = _after(before, request, BROKER_KEYS, otherwise)
     values, removed = _difference(before, after)
     check_dynamic(dict(values))
+    _check_agreed(broker, dict(values))
     check_together(effective({}, {**beneath, **after}))
     return [SetBrokerConfigs(broker=broker, values=values, removed=removed)] if values or removed else []
+
+
+def _check_agreed(broker: int, values: Mapping[str, str]) -> None:
+    alone = [name for name in AGREED if name in values and broker != ALL_BROKERS]
+    if alone:
+        raise InvalidSetting(
+            f"{alone[0]} cannot differ between brokers; set it for a topic, or for all brokers by naming none"
+        )
 
 
 def _after(

@@ -2,7 +2,7 @@
 
 Invariant: a command is a fact, already checked (controller.py): applying it to the image it was decided on never fails.
 What a command means today it means for ever; a new meaning is a new kind or a new version (encoding.py).
-Pure data. Made by controller.py, alterations.py and elections.py, applied by image.py.
+Pure data. Made by the rules (controller.py, elections.py, ...), applied by image.py.
 """
 
 from dataclasses import dataclass
@@ -23,6 +23,10 @@ PARTITIONS_PER_COMMAND_MAX = 10_000
 """Keeps every command, and with it every entry of the log, below `encoding.COMMAND_BYTES_MAX`."""
 
 REPLICAS_PER_PARTITION_MAX = 32
+DIRECTORY_ID_BYTES = 16
+NEXT_EPOCH = -1
+"""In place of a partition epoch: one more than before."""
+
 ENDPOINTS_PER_BROKER_MAX = 16
 
 
@@ -43,6 +47,22 @@ class RegisterBroker:
     epoch: int
     endpoints: tuple[Endpoint, ...]
     rack: str | None = None
+    directory_id: bytes = b""
+    """Drawn when its data directory was made: another one means that the disk was lost. Empty where nobody said."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BeginShutdown:
+    """A broker is about to go: it is still there, and becomes neither leader nor in sync until it registers again."""
+
+    broker: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnregisterBroker:
+    """A broker is gone for good, and its settings with it. It keeps no partition."""
+
+    broker: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,15 +95,30 @@ class AddPartitions:
     partitions: tuple[Replicas, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Movement:
+    """The replicas from now on: those that stay, those that come, and those that go once these have come."""
+
+    replicas: Replicas
+    """All of them, the wanted order first."""
+
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangePartition:
-    """Another leader (or none), another set of replicas in sync, or both."""
+    """Another leader (or none), another set of replicas in sync or eligible, other replicas, or several of these."""
 
     topic_id: bytes
     partition: int
     leader: int
     leader_epoch: LeaderEpoch
     isr: tuple[int, ...]
+    elr: tuple[int, ...] = ()
+    partition_epoch: int = NEXT_EPOCH
+    movement: Movement | None = None
+    """None: the replicas stay, and so does what is under way with them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +147,8 @@ class AllocateProducerIds:
 Command = (
     RegisterBroker
     | FenceBroker
+    | BeginShutdown
+    | UnregisterBroker
     | CreateTopic
     | DeleteTopic
     | AddPartitions

@@ -113,7 +113,7 @@ def create_topics(
 def auto_create(image: Image, names: Iterable[str], *, static: Mapping[str, str], rng: Rng) -> Decision[Created]:
     """When a client names topics that are not there: with the broker's defaults, internal ones as they must be."""
     allowed = value_of("auto.create.topics.enable", static) is True
-    live = len(image.live_brokers())
+    live = len(image.staying_brokers())
     wanted: list[NewTopic] = []
     unknown: dict[str, Refused] = {}
     asked = list(dict.fromkeys(names))
@@ -283,7 +283,7 @@ def _assigned(
         )
     _check_budget(request.name, partitions, budget)
     replication = _number(request.replication_factor, "default.replication.factor", static)
-    brokers = image.live_brokers()
+    brokers = image.staying_brokers()
     if not 1 <= replication <= min(len(brokers), REPLICAS_PER_PARTITION_MAX):
         raise InvalidReplicationFactor(
             f"topic {request.name!r} with {replication} replicas; allowed is 1 to the number of live brokers, which is "
@@ -329,9 +329,9 @@ def _check_assignments(image: Image, name: str, assignments: tuple[Replicas, ...
                 f"topic {name!r} has a partition with {len(replicas)} replicas beside one with {replication}; allowed "
                 "is the same number for all"
             )
-        strangers = [broker for broker in replicas if not image.is_live(broker)]
+        strangers = [broker for broker in replicas if not image.is_staying(broker)]
         if strangers:
-            live = [broker.broker for broker in image.live_brokers()]
+            live = [broker.broker for broker in image.staying_brokers()]
             raise InvalidReplicaAssignment(f"topic {name!r} has a partition on brokers {strangers}; live are {live}")
 
 
@@ -406,7 +406,7 @@ def _grow(image: Image, request: MorePartitions, *, rng: Rng, budget: int) -> Ad
             )
         _check_assignments(image, topic.name, request.assignments, replication=replication)
         return AddPartitions(topic_id=topic.topic_id, partitions=request.assignments)
-    brokers = image.live_brokers()
+    brokers = image.staying_brokers()
     if replication > len(brokers):
         raise InvalidReplicationFactor(
             f"topic {topic.name!r} has {replication} replicas of each partition and {len(brokers)} brokers are live; "

@@ -6,6 +6,14 @@
     version  of that kind's fields; a reader knows every version that was ever written
     others   exactly the fields of that version: one missing or one too many is damage
 
+A command is written in the oldest version that can say it.
+
+    register-broker   1  broker, epoch, endpoints, rack
+                      2  and directory_id: 32 hex digits
+    change-partition  1  topic_id, partition, leader, leader_epoch, isr (not empty); the partition epoch is the next
+                      2  and elr, partition_epoch (-1 is the next), movement: null or [replicas, adding, removing];
+                         isr may be empty
+
 Invariant: what one Millpond has written, every later one reads. `tests/core/metadata/test_encoding.py` keeps the bytes
 of every kind and version; they are added to, never changed.
 Pure. Driven by broker/drivers/metadata.py, which frames and checksums the bytes as records of a log.
@@ -16,22 +24,27 @@ from collections.abc import Callable
 from typing import Final, NoReturn, assert_never
 
 from millpond.core.metadata.commands import (
+    DIRECTORY_ID_BYTES,
     ENDPOINTS_PER_BROKER_MAX,
+    NEXT_EPOCH,
     PARTITIONS_PER_COMMAND_MAX,
     REPLICAS_PER_PARTITION_MAX,
     AddPartitions,
     AllocateProducerIds,
+    BeginShutdown,
     ChangePartition,
     Command,
     CreateTopic,
     DeleteTopic,
     Endpoint,
     FenceBroker,
+    Movement,
     Pairs,
     RegisterBroker,
     Replicas,
     SetBrokerConfigs,
     SetTopicConfigs,
+    UnregisterBroker,
 )
 from millpond.model.errors import UnreadableCommand
 from millpond.model.ids import LeaderEpoch
@@ -48,7 +61,7 @@ _INT64 = 2**63 - 1
 
 def encode(command: Command) -> bytes:
     kind, fields = _written(command)
-    document = {"kind": kind, "version": 1, **fields}
+    document = {"kind": kind, "version": 1, **fields, **_since(command)}
     content = json.dumps(document, separators=(",", ":"), sort_keys=True).encode("ascii")
     assert len(content) <= COMMAND_BYTES_MAX, (kind, len(content))
     return content
@@ -78,6 +91,28 @@ def decode(content: bytes | memoryview) -> Command:
     return command
 
 
+def _since(command: Command) -> dict[str, object]:
+    """What the first version of a kind cannot say, where there is such a thing."""
+    match command:
+        case RegisterBroker() if command.directory_id:
+            return {"version": 2, "directory_id": command.directory_id.hex()}
+        case ChangePartition() if not _as_at_first(command):
+            moved = command.movement
+            return {
+                "version": 2,
+                "elr": command.elr,
+                "partition_epoch": command.partition_epoch,
+                "movement": None if moved is None else [moved.replicas, moved.adding, moved.removing],
+            }
+        case _:
+            return {}
+
+
+def _as_at_first(command: ChangePartition) -> bool:
+    same = not command.elr and command.partition_epoch == NEXT_EPOCH and command.movement is None
+    return same and command.isr != ()
+
+
 def _written(command: Command) -> tuple[str, dict[str, object]]:
     match command:
         case RegisterBroker():
@@ -90,6 +125,10 @@ def _written(command: Command) -> tuple[str, dict[str, object]]:
             }
         case FenceBroker():
             return "fence-broker", {"broker": command.broker}
+        case BeginShutdown():
+            return "begin-shutdown", {"broker": command.broker}
+        case UnregisterBroker():
+            return "unregister-broker", {"broker": command.broker}
         case CreateTopic():
             return "create-topic", {
                 "name": command.name,
@@ -151,17 +190,31 @@ class _Fields:
         return self._number(name, self._take(name), least, most)
 
     def topic_id(self) -> bytes:
-        text = self.text("topic_id", chars_max=2 * TOPIC_ID_BYTES)
-        try:
-            topic_id = bytes.fromhex(text)
-        except ValueError:
-            topic_id = b""
-        if len(topic_id) != TOPIC_ID_BYTES:
-            self._refuse(f"topic_id {text!r} is not {TOPIC_ID_BYTES} bytes in hex")
-        return topic_id
+        return self.bytes_in_hex("topic_id", TOPIC_ID_BYTES)
 
-    def brokers(self, name: str) -> Replicas:
-        return self._brokers(name, self._take(name))
+    def bytes_in_hex(self, name: str, count: int) -> bytes:
+        text = self.text(name, chars_max=2 * count)
+        try:
+            value = bytes.fromhex(text)
+        except ValueError:
+            value = b""
+        if len(value) != count:
+            self._refuse(f"{name} {text!r} is not {count} bytes in hex")
+        return value
+
+    def brokers(self, name: str, *, least: int = 1) -> Replicas:
+        return self._brokers(name, self._take(name), least=least)
+
+    def movement(self, name: str) -> Movement | None:
+        value = self._take(name)
+        if value is None:
+            return None
+        if not isinstance(value, list) or len(value) != 3:
+            self._refuse(f"{name} is not [replicas, adding, removing]")
+        replicas, adding, removing = value
+        return Movement(
+            self._brokers(name, replicas), self._brokers(name, adding, least=0), self._brokers(name, removing, least=0)
+        )
 
     def assignments(self, name: str) -> tuple[Replicas, ...]:
         given = self._list(name, self._take(name), PARTITIONS_PER_COMMAND_MAX)
@@ -191,8 +244,8 @@ class _Fields:
             self._number(name, port, 0, 65535),
         )
 
-    def _brokers(self, name: str, value: object) -> Replicas:
-        given = self._list(name, value, REPLICAS_PER_PARTITION_MAX)
+    def _brokers(self, name: str, value: object, *, least: int = 1) -> Replicas:
+        given = self._list(name, value, REPLICAS_PER_PARTITION_MAX, least=least)
         return tuple(self._number(name, each, 0, _INT32) for each in given)
 
     def _take(self, name: str) -> object:
@@ -228,6 +281,24 @@ def _register_broker(fields: _Fields) -> Command:
     )
 
 
+def _register_broker_2(fields: _Fields) -> Command:
+    return RegisterBroker(
+        broker=fields.number("broker", 0, _INT32),
+        epoch=fields.number("epoch", 0, _INT64),
+        endpoints=fields.endpoints("endpoints"),
+        rack=fields.text_or_none("rack"),
+        directory_id=fields.bytes_in_hex("directory_id", DIRECTORY_ID_BYTES),
+    )
+
+
+def _begin_shutdown(fields: _Fields) -> Command:
+    return BeginShutdown(broker=fields.number("broker", 0, _INT32))
+
+
+def _unregister_broker(fields: _Fields) -> Command:
+    return UnregisterBroker(broker=fields.number("broker", 0, _INT32))
+
+
 def _fence_broker(fields: _Fields) -> Command:
     return FenceBroker(broker=fields.number("broker", 0, _INT32))
 
@@ -259,6 +330,19 @@ def _change_partition(fields: _Fields) -> Command:
     )
 
 
+def _change_partition_2(fields: _Fields) -> Command:
+    return ChangePartition(
+        topic_id=fields.topic_id(),
+        partition=fields.number("partition", 0, _INT32),
+        leader=fields.number("leader", -1, _INT32),
+        leader_epoch=LeaderEpoch(fields.number("leader_epoch", 0, _INT32)),
+        isr=fields.brokers("isr", least=0),
+        elr=fields.brokers("elr", least=0),
+        partition_epoch=fields.number("partition_epoch", NEXT_EPOCH, _INT32),
+        movement=fields.movement("movement"),
+    )
+
+
 def _set_topic_configs(fields: _Fields) -> Command:
     return SetTopicConfigs(topic_id=fields.topic_id(), values=fields.pairs("values"), removed=fields.texts("removed"))
 
@@ -275,11 +359,15 @@ def _allocate_producer_ids(fields: _Fields) -> Command:
 
 _KINDS: dict[tuple[str, int], Callable[[_Fields], Command]] = {
     ("register-broker", 1): _register_broker,
+    ("register-broker", 2): _register_broker_2,
     ("fence-broker", 1): _fence_broker,
+    ("begin-shutdown", 1): _begin_shutdown,
+    ("unregister-broker", 1): _unregister_broker,
     ("create-topic", 1): _create_topic,
     ("delete-topic", 1): _delete_topic,
     ("add-partitions", 1): _add_partitions,
     ("change-partition", 1): _change_partition,
+    ("change-partition", 2): _change_partition_2,
     ("set-topic-configs", 1): _set_topic_configs,
     ("set-broker-configs", 1): _set_broker_configs,
     ("allocate-producer-ids", 1): _allocate_producer_ids,

@@ -1,8 +1,8 @@
 """The cluster's metadata at one moment, and the one way it changes: `apply`.
 
 Invariants: names and ids are unique, and no two names differ only in `.` and `_`; a topic's partitions are numbered
-from 0 without gaps; in-sync replicas are replicas, at least one; a leader is in sync, or there is none; versions,
-producer ids, broker epochs and leader epochs never go back.
+from 0 without gaps; replicas in sync (ISR) and eligible ones (ELR) are replicas, and none is both; a leader is in sync,
+or there is none; versions, producer ids, broker, leader and partition epochs never go back.
 An image never changes: whoever holds one may keep reading it. A new one shares everything that stayed as it was; the
 maps that differ are copied once per call, so many commands at once (start, snapshot) are applied with `apply_all`.
 Pure. Driven by broker/drivers/metadata.py; read by every operation.
@@ -15,21 +15,25 @@ from typing import Generic, TypeVar, assert_never
 
 from millpond.core.metadata.commands import (
     ALL_BROKERS,
+    NEXT_EPOCH,
     NO_LEADER,
     PARTITIONS_PER_COMMAND_MAX,
     AddPartitions,
     AllocateProducerIds,
+    BeginShutdown,
     ChangePartition,
     Command,
     CreateTopic,
     DeleteTopic,
     Endpoint,
     FenceBroker,
+    Movement,
     Pairs,
     RegisterBroker,
     Replicas,
     SetBrokerConfigs,
     SetTopicConfigs,
+    UnregisterBroker,
 )
 from millpond.core.metadata.internal_topics import INTERNAL, folded
 from millpond.model.ids import LeaderEpoch, TopicPartition
@@ -44,14 +48,40 @@ class Broker:
     endpoints: tuple[Endpoint, ...]
     rack: str | None
     fenced: bool = False
+    shutting_down: bool = False
+    """Still there, and about to go: nothing new comes to it."""
+    directory_id: bytes = b""
+    """Of its data directory; empty where it never said."""
 
 
 @dataclass(frozen=True, slots=True)
 class Partition:
     replicas: Replicas
+    """All that keep it. While it moves: those it moves to, in the order wanted, then those it moves away from."""
+
     leader: int
     leader_epoch: LeaderEpoch
     isr: tuple[int, ...]
+    """In sync: each has everything below the high watermark, and the high watermark waits for each of them."""
+
+    elr: tuple[int, ...] = ()
+    """Eligible: no longer in sync, and with everything below the high watermark all the same, because it has stood
+    still since. Only while fewer are in sync than `min.insync.replicas` asks for."""
+
+    partition_epoch: int = 0
+    """Raised by every change."""
+
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+
+    @property
+    def target(self) -> Replicas:
+        """The replicas it has once it has moved."""
+        return tuple(replica for replica in self.replicas if replica not in self.removing)
+
+    @property
+    def moving(self) -> bool:
+        return bool(self.adding or self.removing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +130,14 @@ class Image:
         found = self.brokers.get(broker)
         return found is not None and not found.fenced
 
+    def staying_brokers(self) -> list[Broker]:
+        """Those that new things may come to: live, and not about to go."""
+        return [broker for broker in self.live_brokers() if not broker.shutting_down]
+
+    def is_staying(self, broker: int) -> bool:
+        found = self.brokers.get(broker)
+        return found is not None and not found.fenced and not found.shutting_down
+
 
 EMPTY = Image()
 
@@ -124,11 +162,7 @@ def snapshot(image: Image) -> list[Command]:
     """The fewest commands that make the same image, in an order that depends on nothing else."""
     commands: list[Command] = []
     for _, broker in sorted(image.brokers.items()):
-        commands.append(
-            RegisterBroker(broker=broker.broker, epoch=broker.epoch, endpoints=broker.endpoints, rack=broker.rack)
-        )
-        if broker.fenced:
-            commands.append(FenceBroker(broker=broker.broker))
+        commands.extend(_snapshot_broker(broker))
     for of, configs in sorted(image.broker_configs.items()):
         commands.append(SetBrokerConfigs(broker=of, values=_pairs(configs)))
     for _, topic in sorted(image.topics.items()):
@@ -136,6 +170,20 @@ def snapshot(image: Image) -> list[Command]:
     if image.producer_ids_end:
         commands.append(AllocateProducerIds(end=image.producer_ids_end))
     return commands
+
+
+def _snapshot_broker(broker: Broker) -> Iterable[Command]:
+    yield RegisterBroker(
+        broker=broker.broker,
+        epoch=broker.epoch,
+        endpoints=broker.endpoints,
+        rack=broker.rack,
+        directory_id=broker.directory_id,
+    )
+    if broker.shutting_down:
+        yield BeginShutdown(broker=broker.broker)
+    if broker.fenced:
+        yield FenceBroker(broker=broker.broker)
 
 
 def _snapshot_topic(topic: Topic) -> Iterable[Command]:
@@ -154,7 +202,17 @@ def _snapshot_topic(topic: Topic) -> Iterable[Command]:
                 leader=partition.leader,
                 leader_epoch=partition.leader_epoch,
                 isr=partition.isr,
+                elr=partition.elr,
+                partition_epoch=partition.partition_epoch,
+                movement=_movement(partition),
             )
+
+
+def _movement(partition: Partition) -> Movement | None:
+    """Begun with all its replicas, it need only be told what is under way."""
+    if not partition.moving:
+        return None
+    return Movement(partition.replicas, partition.adding, partition.removing)
 
 
 def _pairs(configs: Mapping[str, str]) -> Pairs:
@@ -220,7 +278,7 @@ class _Draft:
 
     def apply(self, command: Command) -> None:
         match command:
-            case RegisterBroker() | FenceBroker() | SetBrokerConfigs():
+            case RegisterBroker() | FenceBroker() | BeginShutdown() | UnregisterBroker() | SetBrokerConfigs():
                 self._apply_to_broker(command)
             case CreateTopic():
                 self._create(command)
@@ -242,14 +300,25 @@ class _Draft:
                 assert_never(command)
         self._version += 1
 
-    def _apply_to_broker(self, command: RegisterBroker | FenceBroker | SetBrokerConfigs) -> None:
+    def _apply_to_broker(
+        self, command: RegisterBroker | FenceBroker | BeginShutdown | UnregisterBroker | SetBrokerConfigs
+    ) -> None:
         match command:
             case RegisterBroker(broker=broker):
                 before = self._brokers.now.get(broker)
                 assert before is None or before.epoch < command.epoch, (before, command)
-                self._brokers.put(broker, Broker(broker, command.epoch, command.endpoints, command.rack))
+                after = Broker(
+                    broker, command.epoch, command.endpoints, command.rack, directory_id=command.directory_id
+                )
+                self._brokers.put(broker, after)
             case FenceBroker(broker=broker):
                 self._brokers.put(broker, replace(self._brokers.now[broker], fenced=True))
+            case BeginShutdown(broker=broker):
+                self._brokers.put(broker, replace(self._brokers.now[broker], shutting_down=True))
+            case UnregisterBroker(broker=broker):
+                assert broker in self._brokers.now, command
+                self._brokers.remove(broker)
+                self._broker_configs.remove(broker)
             case SetBrokerConfigs(broker=broker):
                 assert broker >= ALL_BROKERS, command
                 configs = _changed(self._broker_configs.now.get(broker, _NOTHING), command.values, command.removed)
@@ -276,14 +345,19 @@ class _Draft:
     def _change_partition(self, command: ChangePartition) -> None:
         topic = self._topic(command.topic_id)
         before = topic.partitions[command.partition]
-        assert command.isr, command
-        assert set(command.isr) <= set(before.replicas), (before, command)
-        assert command.leader == NO_LEADER or command.leader in command.isr, command
-        same_leader = command.leader == before.leader
-        assert command.leader_epoch > before.leader_epoch or (
-            same_leader and command.leader_epoch == before.leader_epoch
-        ), (before, command)
-        after = Partition(before.replicas, command.leader, command.leader_epoch, command.isr)
+        moved = command.movement or Movement(before.replicas, before.adding, before.removing)
+        next_epoch = before.partition_epoch + 1
+        after = Partition(
+            moved.replicas,
+            command.leader,
+            command.leader_epoch,
+            command.isr,
+            command.elr,
+            next_epoch if command.partition_epoch == NEXT_EPOCH else command.partition_epoch,
+            moved.adding,
+            moved.removing,
+        )
+        _check_change(before, after)
         partitions = list(topic.partitions)
         partitions[command.partition] = after
         self._put(replace(topic, partitions=tuple(partitions)))
@@ -296,6 +370,18 @@ class _Draft:
     def _put(self, topic: Topic) -> None:
         self._by_name.put(topic.name, topic)
         self._by_id.put(topic.topic_id, topic)
+
+
+def _check_change(before: Partition, after: Partition) -> None:
+    replicas = set(after.replicas)
+    assert len(replicas) == len(after.replicas) > 0, after
+    assert replicas >= {*after.isr, *after.elr, *after.adding, *after.removing}, after
+    assert len({*after.isr, *after.elr}) == len(after.isr) + len(after.elr), after
+    assert not set(after.adding) & set(after.removing), after
+    assert after.leader == NO_LEADER or after.leader in after.isr, after
+    assert after.partition_epoch > before.partition_epoch, (before, after)
+    same = after.leader == before.leader and after.leader_epoch == before.leader_epoch
+    assert same or after.leader_epoch > before.leader_epoch, (before, after)
 
 
 def _changed(configs: Mapping[str, str], values: Pairs, removed: tuple[str, ...]) -> Mapping[str, str]:

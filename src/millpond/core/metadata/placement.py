@@ -1,13 +1,20 @@
-"""Which brokers keep a new partition.
+"""Which brokers keep a new partition, and which ones take over from a broker that goes.
 
 Invariant: replicas of one partition are on different brokers, and on different racks as long as there are racks left.
-Leaders go round all brokers. Pure; chance is an argument. Used by controller.py.
+Leaders go round all brokers, and so do the followers of each leader, so that what one broker leads falls to many.
+Pure; chance is an argument. Used by controller.py, and by the operation that empties a broker.
 """
 
+from collections import Counter
 from itertools import zip_longest
 
 from millpond.core.metadata.commands import Replicas
-from millpond.core.metadata.image import Broker
+from millpond.core.metadata.decisions import Refused
+from millpond.core.metadata.image import Broker, Image, Partition
+from millpond.core.metadata.partition_changes import partitions_of
+from millpond.core.metadata.reassignments import Reassign
+from millpond.model.errors import InvalidReplicationFactor
+from millpond.model.ids import TopicPartition
 from millpond.model.ports import Rng
 
 
@@ -19,13 +26,50 @@ def place(brokers: list[Broker], *, partitions: int, replication: int, rng: Rng)
     return tuple(_replicas(ring, start + number, replication) for number in range(partitions))
 
 
+def replace_broker(image: Image, broker: int) -> tuple[list[Reassign], list[Refused]]:
+    """Other replicas for all that `broker` keeps, to be handed to `reassign`; and what nobody could take.
+
+    Another rack than those of the other replicas comes first, then the broker that keeps least.
+    """
+    found = [(TopicPartition(topic.name, number), each) for topic, number, each in partitions_of(image)]
+    load = Counter(replica for _, partition in found for replica in partition.target)
+    moves: list[Reassign] = []
+    stuck: list[Refused] = []
+    for at, partition in found:
+        if broker not in partition.target:
+            continue
+        heir = _heir(image, partition, broker, load)
+        if heir is None:
+            error = InvalidReplicationFactor(f"{at} is on every broker that is up; start another one first")
+            stuck.append(Refused(str(at), error))
+            continue
+        load[heir] += 1
+        moves.append(Reassign(at, tuple(heir if each == broker else each for each in partition.target)))
+    return moves, stuck
+
+
+def _heir(image: Image, partition: Partition, broker: int, load: Counter[int]) -> int | None:
+    racks = {image.brokers[each].rack for each in partition.target if each != broker and each in image.brokers}
+    able = [each for each in image.staying_brokers() if each.broker not in (broker, *partition.target)]
+
+    def rank(each: Broker) -> tuple[bool, int, int]:
+        return each.rack is not None and each.rack in racks, load[each.broker], each.broker
+
+    return min(able, key=rank).broker if able else None
+
+
 def _replicas(ring: list[Broker], at: int, replication: int) -> Replicas:
-    """The brokers from `at` on, round the ring; those on a rack that has one already come last."""
-    turned = [ring[(at + step) % len(ring)] for step in range(len(ring))]
+    """A leader, and the brokers after it, round the ring; those on a rack that has one already come last.
+
+    With each round of leaders the followers begin one further on.
+    """
+    count, leader = len(ring), ring[at % len(ring)]
+    others = [ring[(at + step) % count] for step in range(1, count)]
+    begin = at // count % max(1, len(others))
     racks: set[str] = set()
     first: list[int] = []
     later: list[int] = []
-    for broker in turned:
+    for broker in [leader, *others[begin:], *others[:begin]]:
         if broker.rack is not None and broker.rack in racks:
             later.append(broker.broker)
         else:
