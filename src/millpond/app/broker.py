@@ -19,6 +19,8 @@ from millpond.broker.drivers.groups import GroupCoordinator
 from millpond.broker.drivers.metadata import MetadataLog
 from millpond.broker.drivers.partitions import PartitionTable
 from millpond.broker.drivers.producer_ids import ProducerIds
+from millpond.broker.drivers.quorum import Quorum, QuorumSettings
+from millpond.broker.drivers.quorum_store import QuorumStore
 from millpond.broker.drivers.upkeep import keep_up
 from millpond.broker.node import Node
 from millpond.core.groups.settings import GroupSettings
@@ -27,7 +29,10 @@ from millpond.core.metadata.broker_configs import check_static, value_of
 from millpond.core.metadata.commands import Endpoint
 from millpond.core.metadata.elections import register_broker
 from millpond.core.metadata.image import EMPTY
+from millpond.core.raft.membership import Membership
+from millpond.core.raft.settings import RaftSettings
 from millpond.model.errors import InvalidSetting
+from millpond.model.limits import MIB
 from millpond.model.ports import Clock, Filesystem, Rng
 from millpond.net.limits import NetworkLimits
 from millpond.net.server import FrameServer
@@ -108,11 +113,24 @@ class Broker:
         door: HttpDoor | None,
     ) -> "Broker":
         claim_directory(filesystem, settings)
-        metadata = MetadataLog(filesystem, settings.data_directory, clock)
+        store = await QuorumStore.open(
+            filesystem, settings.data_directory, clock, founders=Membership((settings.node_id,))
+        )
+        quorum = Quorum(
+            settings.node_id,
+            store,
+            quorum_settings(settings.configs),
+            rng,
+            send=lambda messages: None,
+            on_error=on_error,
+        )
+        metadata = MetadataLog(quorum, rng)
         partitions = PartitionTable(
             filesystem, settings.data_directory, settings.node_id, settings.configs, on_error=on_error
         )
         try:
+            quorum.start()
+            await metadata.wait_caught_up()
             metadata.listen(partitions.follow)
             partitions.follow(EMPTY, metadata.image)
             partitions.require_all()
@@ -193,6 +211,18 @@ def group_settings(configs: Mapping[str, str]) -> GroupSettings:
         session_timeout_ms_min=_whole("group.min.session.timeout.ms", configs),
         session_timeout_ms_max=_whole("group.max.session.timeout.ms", configs),
         offsets_retention_ms=_whole("offsets.retention.minutes", configs) * 60_000,
+    )
+
+
+def quorum_settings(configs: Mapping[str, str]) -> QuorumSettings:
+    election_s = _whole("controller.quorum.election.timeout.ms", configs) / 1000
+    return QuorumSettings(
+        raft=RaftSettings(
+            heartbeat_s=_whole("controller.quorum.heartbeat.interval.ms", configs) / 1000,
+            election_timeout_s_min=election_s,
+            election_timeout_s_max=2 * election_s,
+            entry_bytes_max=16 * MIB,
+        )
     )
 
 

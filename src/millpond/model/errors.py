@@ -30,6 +30,7 @@
     │   ├── PolicyViolation         possible, but not allowed here: internal topics, too much at once
     │   ├── TopicDeletionDisabled   this cluster deletes no topics
     │   ├── ElectionNotNeeded       the leader is already the one asked for
+    │   ├── ControllerUnavailable   no majority answered in time: what was asked may be done, or may not
     │   ├── PreferredLeaderNotAvailable  the first replica is not there, or not in sync
     │   ├── EligibleLeadersNotAvailable  no replica is there
     │   ├── NotEnoughReplicas       fewer replicas in sync than the topic wants; nothing was appended
@@ -218,6 +219,13 @@ class ElectionNotNeeded(RequestError):
     kafka_code = 84  # ELECTION_NOT_NEEDED
     http_status = 409
     grpc_code = "FAILED_PRECONDITION"
+
+
+class ControllerUnavailable(RequestError):
+    kafka_code = 7  # REQUEST_TIMED_OUT
+    http_status = 503
+    grpc_code = "UNAVAILABLE"
+    retriable = True
 
 
 class PreferredLeaderNotAvailable(RequestError):

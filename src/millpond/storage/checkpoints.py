@@ -4,15 +4,16 @@
     line 2   JSON
 
 Invariant: after a power cut a reader finds the old document or the new one, whole, or says that there is none.
-Blocks on the disk. Driven by log.py and recovery.py.
+Blocks on the disk. Driven by log.py, recovery.py and the drivers of the broker.
 """
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from crc32c import crc32c
 
-from millpond.model.ports import Filesystem
+from millpond.model.ports import Buffer, Filesystem
 from millpond.storage.names import UNFINISHED
 
 _VERSION = 1
@@ -33,11 +34,16 @@ def write_document(filesystem: Filesystem, directory: str, name: str, content: o
     """Durable when it returns."""
     body = json.dumps(content, separators=(",", ":")).encode()
     head = f"millpond {_VERSION} {crc32c(body):08x}\n".encode()
+    replace_file(filesystem, directory, name, (head, body, b"\n"))
+
+
+def replace_file(filesystem: Filesystem, directory: str, name: str, chunks: Sequence[Buffer]) -> None:
+    """Any content, as a whole; durable when it returns."""
     unfinished = f"{directory}/{name}{UNFINISHED}"
     file = filesystem.open(unfinished, create=True)
     try:
         file.truncate(0)
-        file.write(0, (head, body, b"\n"))
+        file.write(0, chunks)
         file.sync()
     finally:
         file.close()

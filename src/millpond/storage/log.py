@@ -191,6 +191,12 @@ class Log:
         if header.producer_id != NO_PRODUCER:
             self.producers.remember(header, base_offset=base_offset)
 
+    async def begin_epoch(self, epoch: LeaderEpoch) -> None:
+        """Before the first append of a new leader, for whoever does not want that one to wait for the disk."""
+        async with self._commit.turn:
+            self._require_open()
+            await self._off_loop(lambda: self._begin_epoch(epoch, self.next_offset))
+
     def _begin_epoch(self, epoch: LeaderEpoch, start: Offset) -> None:
         """The history is on disk before the first batch of the epoch is anywhere: recovery relies on it."""
         history = self.epochs.begin(epoch, start)

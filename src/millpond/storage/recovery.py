@@ -25,6 +25,7 @@ from millpond.storage.index import SparseIndex
 from millpond.storage.names import (
     CHECKPOINT,
     CLEAN_SHUTDOWN,
+    INDEX,
     LEADER_EPOCHS,
     LOG,
     PRODUCERS,
@@ -86,6 +87,20 @@ def recover(filesystem: Filesystem, directory: str, settings: LogSettings) -> "R
         recovery.close()
         raise
     return recovery
+
+
+def begin_at(filesystem: Filesystem, directory: str, offset: Offset) -> None:
+    """Removes a log that is closed, whatever it holds, so that opening it begins an empty one at `offset`.
+
+    A crash in the middle leaves a part of the old log, or none; whoever needs the new one begins again.
+    """
+    suffixes = (LOG, INDEX, PRODUCERS)
+    names = [name for name in filesystem.list(directory) if name.endswith(suffixes)]
+    for name in (*reversed(names), LEADER_EPOCHS, CLEAN_SHUTDOWN):
+        if filesystem.exists(f"{directory}/{name}"):
+            filesystem.remove(f"{directory}/{name}")
+    filesystem.sync_directory(directory)
+    Checkpoint(recovery_point=offset, start_offset=offset, cleaned_to=offset).write(filesystem, directory)
 
 
 class Recovery:

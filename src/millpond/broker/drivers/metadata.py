@@ -1,92 +1,157 @@
-"""The cluster's metadata on this broker: an image, fed from a log of commands on the local disk.
+"""The cluster's metadata as this broker sees it, and the one way to change it: decide on an image, compare and set.
 
-Invariant: the image shows exactly the commands that are durable in the log, in order. Whoever holds an image sees one
-moment.
-A consensus log takes the local one's place later; callers see no difference. Driven by the operations.
+A rule looks at this broker's image and says what to do. The controller takes that into its log only if no other change
+came in between; otherwise the rule looks again, at the newer image. So every rule stays a pure function of an image,
+whichever broker runs it, and nothing is ever applied to another image than it was decided on.
+
+Invariant: when `decide` returns, its decision is kept by a majority, and this broker's image shows it. A change whose
+answer was lost is known again by its id, and never made twice. Whoever holds an image sees one moment.
+Driven by the operations; quorum.py does the keeping.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
+from millpond.broker.drivers.quorum import Accepted, Conflict, Listener, NotController, Outcome, Quorum
+from millpond.core.metadata.changes import CHANGE_ID_BYTES, Change
 from millpond.core.metadata.commands import Command
 from millpond.core.metadata.decisions import Decision
-from millpond.core.metadata.encoding import decode, encode
-from millpond.core.metadata.image import EMPTY, Image, apply_all
-from millpond.model.ids import LeaderEpoch, Offset, TimestampMs
-from millpond.model.limits import BATCH_BYTES_MAX, MIB
-from millpond.model.ports import Clock, Filesystem
-from millpond.protocol.records import decode_batch, encode_values, iter_batches
-from millpond.storage.log import Log
-from millpond.storage.settings import LogSettings
+from millpond.core.metadata.image import Image
+from millpond.model.errors import ControllerUnavailable
+from millpond.model.ports import Rng
 
-DIRECTORY = "__cluster_metadata-0"
-_SETTINGS = LogSettings(delete=False, retention_ms=None, batch_bytes_max=BATCH_BYTES_MAX)
-_EPOCH = LeaderEpoch(0)
+PATIENCE_SECONDS = 30.0
+"""How long a change may look for a controller, and wait for a majority."""
+CATCH_UP_SECONDS = 1.0
+PAUSE_SECONDS_MAX = 0.2
 
 Answer = TypeVar("Answer")
-Listener = Callable[[Image, Image], None]
-"""Called with the image before and after, at once, whenever it changes."""
+Ask = Callable[[int, Change, float], Awaitable[Outcome]]
+"""Hands a change to the controller on another broker, and gives up at a time; raises nothing."""
+
+
+async def ask_nobody(controller: int, change: Change, until: float) -> Outcome:
+    """For a broker that is alone."""
+    return NotController(None)
+
+
+@dataclass(slots=True)
+class _Attempt(Generic[Answer]):
+    change: Change
+    decision: Decision[Answer]
 
 
 class MetadataLog:
-    def __init__(self, filesystem: Filesystem, data_directory: str, clock: Clock) -> None:
-        """Blocks: reads the whole log."""
-        self._clock = clock
-        self._log = Log.open(filesystem, f"{data_directory}/{DIRECTORY}", _SETTINGS)
+    def __init__(self, quorum: Quorum, rng: Rng, *, ask: Ask = ask_nobody) -> None:
+        self.quorum = quorum
+        self._rng = rng
+        self._ask = ask
+        self._loop = asyncio.get_running_loop()
         self._turn = asyncio.Lock()
-        self._listeners: list[Listener] = []
         self._changes: set[asyncio.Task[Any]] = set()
-        self.image = apply_all(_read(self._log), EMPTY)
+
+    @property
+    def image(self) -> Image:
+        return self.quorum.image
 
     def listen(self, listener: Listener) -> None:
-        self._listeners.append(listener)
+        self.quorum.listen(listener)
 
     async def decide(self, rule: Callable[[Image], Decision[Answer]]) -> Decision[Answer]:
         """Lets a rule look at the newest image and say what to do; returns when that is done.
 
-        Nothing else changes the image in between, so what was decided on is what it is applied to. A change once begun
-        is finished, whoever stops waiting for it: the log must never be ahead of the image.
+        The rule may be asked several times. A change once begun is finished, whoever stops waiting for it.
         """
-        change = asyncio.get_running_loop().create_task(self._decide(rule))
+        change = self._loop.create_task(self._decide(rule))
         self._changes.add(change)
         change.add_done_callback(self._changes.discard)
         return await asyncio.shield(change)
-
-    async def _decide(self, rule: Callable[[Image], Decision[Answer]]) -> Decision[Answer]:
-        async with self._turn:
-            decision = rule(self.image)
-            await self._keep(decision.commands)
-            return decision
 
     async def submit(self, rule: Callable[[Image], Sequence[Command]]) -> None:
         """The same for commands that need no answers."""
         await self.decide(lambda image: Decision(tuple(rule(image)), ()))
 
-    async def _keep(self, commands: Sequence[Command]) -> None:
-        if not commands:
-            return
-        values = [encode(command) for command in commands]
-        batch = encode_values(values, timestamp=TimestampMs(self._clock.wall_ms()))
-        await self._log.append_and_wait(bytearray(batch), leader_epoch=_EPOCH)
-        before, self.image = self.image, apply_all(commands, self.image)
-        for listener in self._listeners:
-            listener(before, self.image)
+    async def _decide(self, rule: Callable[[Image], Decision[Answer]]) -> Decision[Answer]:
+        async with self._turn:
+            attempts: list[_Attempt[Answer]] = []
+            try:
+                return await self._decide_in_turn(rule, attempts)
+            finally:
+                for each in attempts:
+                    self.quorum.unwatch(each.change.change_id)
+
+    async def _decide_in_turn(
+        self, rule: Callable[[Image], Decision[Answer]], attempts: list[_Attempt[Answer]]
+    ) -> Decision[Answer]:
+        quorum, until = self.quorum, self._loop.time() + PATIENCE_SECONDS
+        restores = quorum.restores
+        while True:
+            quorum.require_open()
+            if not attempts or attempts[-1].change.base != quorum.data_index:
+                if attempts and quorum.restores != restores:
+                    raise ControllerUnavailable("a change was sent, and it is not known whether it was kept; look first")
+                restores = quorum.restores
+                attempts.append(self._attempt(rule))
+            attempt = attempts[-1]
+            outcome = await self._propose(attempt.change, until)
+            if isinstance(outcome, Accepted) and not attempt.change.commands:
+                return attempt.decision
+            await self._wait_for(outcome, until)
+            for each in attempts:
+                if quorum.is_applied(each.change.change_id):
+                    return each.decision
+            if self._loop.time() >= until:
+                raise ControllerUnavailable(
+                    f"no majority of the brokers answered within {PATIENCE_SECONDS:.0f} s; a change that was asked for "
+                    "may come later, or not: look first, then ask again"
+                )
+
+    def _attempt(self, rule: Callable[[Image], Decision[Answer]]) -> _Attempt[Answer]:
+        quorum = self.quorum
+        decision = rule(quorum.image)
+        change = Change(
+            base=quorum.data_index,
+            by=quorum.raft.node_id,
+            change_id=self._rng.getrandbits(8 * CHANGE_ID_BYTES).to_bytes(CHANGE_ID_BYTES, "big"),
+            commands=decision.commands,
+        )
+        quorum.watch(change.change_id)
+        return _Attempt(change, decision)
+
+    async def _propose(self, change: Change, until: float) -> Outcome:
+        quorum = self.quorum
+        outcome = quorum.propose(change)
+        if isinstance(outcome, NotController) and outcome.leader is not None:
+            return await self._ask(outcome.leader, change, until)
+        return outcome
+
+    async def _wait_for(self, outcome: Outcome, until: float) -> None:
+        """Until it is known what became of a change, or a newer image is here, or it is time to try again."""
+        quorum, loop = self.quorum, self._loop
+        match outcome:
+            case Accepted(index, term):
+                while quorum.applied_index < index and quorum.applied_term <= term and loop.time() < until:
+                    quorum.require_open()
+                    await quorum.wait_change(until)
+            case Conflict(newest, term):
+                until = min(until, loop.time() + CATCH_UP_SECONDS)
+                while quorum.data_index < newest and quorum.applied_term <= term and loop.time() < until:
+                    await quorum.wait_change(until)
+            case NotController():
+                pause = self._rng.uniform(PAUSE_SECONDS_MAX / 4, PAUSE_SECONDS_MAX)
+                await quorum.wait_change(min(until, loop.time() + pause))
+
+    async def wait_caught_up(self) -> None:
+        """Returns when the image is as new as the quorum's leader was when it was elected."""
+        while not self.quorum.is_caught_up:
+            self.quorum.require_open()
+            await self.quorum.wait_change(self._loop.time() + CATCH_UP_SECONDS)
 
     async def close(self) -> None:
+        if self._changes and self.quorum.is_controller:
+            await asyncio.wait(self._changes, timeout=CATCH_UP_SECONDS)
+        await self.quorum.close()
         if self._changes:
             await asyncio.wait(self._changes)
-        await self._log.close()
-
-
-def _read(log: Log) -> list[Command]:
-    commands = []
-    at = log.start_offset
-    while at < log.next_offset:
-        part = log.read(Offset(at), bytes_max=MIB)
-        for position, _ in iter_batches(part.data):
-            for record in decode_batch(part.data, position):
-                assert record.value is not None
-                commands.append(decode(record.value))
-        at = part.next_offset
-    return commands
