@@ -406,7 +406,7 @@ class Raft:
         return self.node_id in self.membership.voters
 
     def _may_campaign(self) -> bool:
-        """Also a node whose removal is in its log but not known to be committed: those who stay may need its entries."""
+        """Also a node whose removal is in its log but not known to be committed: others may need its entries."""
         before = self.log.membership_index - 1
         return self._is_voter() or (
             before >= max(self.log.commit, self.log.base_index)
