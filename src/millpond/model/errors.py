@@ -17,8 +17,9 @@
     │   ├── UnknownTopicOrPartition  a name nobody created, or a partition this broker does not have
     │   ├── FencedLeaderEpoch       asked in an epoch that is over: look up the leader again
     │   ├── UnknownLeaderEpoch      asked in an epoch that is not known here yet
+    │   ├── NotLeader               another broker leads the partition, or nobody does: look up the leader again
+    │   ├── RequestTimedOut         not done in the time the request gave it; it may yet be
     │   ├── InvalidTimestamp        a record's time further from now than its topic allows
-    │   ├── NotEnoughReplicas       fewer replicas in sync than the topic wants for acks=all
     │   ├── InvalidAcks             a number of acknowledgements that means nothing
     │   ├── MalformedMessage        bytes that are no message of the version they claim
     │   ├── InvalidRequest          a request that contradicts itself, or names one thing twice
@@ -155,15 +156,22 @@ class UnknownLeaderEpoch(RequestError):
     retriable = True
 
 
-class InvalidTimestamp(RequestError):
-    kafka_code = 32  # INVALID_TIMESTAMP
-
-
-class NotEnoughReplicas(RequestError):
-    kafka_code = 19  # NOT_ENOUGH_REPLICAS
+class NotLeader(RequestError):
+    kafka_code = 6  # NOT_LEADER_OR_FOLLOWER
     http_status = 503
     grpc_code = "UNAVAILABLE"
     retriable = True
+
+
+class RequestTimedOut(RequestError):
+    kafka_code = 7  # REQUEST_TIMED_OUT
+    http_status = 504
+    grpc_code = "DEADLINE_EXCEEDED"
+    retriable = True
+
+
+class InvalidTimestamp(RequestError):
+    kafka_code = 32  # INVALID_TIMESTAMP
 
 
 class InvalidAcks(RequestError):

@@ -70,6 +70,10 @@ class FrameServer:
         return [socket.getsockname()[:2] for socket in self._listener.sockets]
 
     @property
+    def is_listening(self) -> bool:
+        return self._listener is not None
+
+    @property
     def port(self) -> int:
         return self.addresses[0][1]
 

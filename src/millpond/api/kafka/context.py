@@ -16,3 +16,5 @@ class Context(NamedTuple):
     """Ends the connection, once what was asked before is answered."""
     answer_alone: Callable[[], None]
     """Said by a handler whose answer may be large: nothing more is taken from the connection until it is out."""
+    broker: int | None = None
+    """The broker of this cluster that the connection has proved to be; None for clients, whatever they claim."""

@@ -91,7 +91,7 @@ class MetadataLog:
             quorum.require_open()
             if not attempts or attempts[-1].change.base != quorum.data_index:
                 if attempts and quorum.restores != restores:
-                    raise ControllerUnavailable("a change was sent, and it is not known whether it was kept; look first")
+                    raise ControllerUnavailable("it is not known whether a change that was sent was kept; look first")
                 restores = quorum.restores
                 attempts.append(self._attempt(rule))
             attempt = attempts[-1]
@@ -143,11 +143,10 @@ class MetadataLog:
                 pause = self._rng.uniform(PAUSE_SECONDS_MAX / 4, PAUSE_SECONDS_MAX)
                 await quorum.wait_change(min(until, loop.time() + pause))
 
-    async def wait_caught_up(self) -> None:
-        """Returns when the image is as new as the quorum's leader was when it was elected."""
-        while not self.quorum.is_caught_up:
-            self.quorum.require_open()
-            await self.quorum.wait_change(self._loop.time() + CATCH_UP_SECONDS)
+    async def wait_progress(self) -> None:
+        """Returns at the next change of the image or of roles, or after a while; raises where there can be none."""
+        self.quorum.require_open()
+        await self.quorum.wait_change(self._loop.time() + CATCH_UP_SECONDS)
 
     async def close(self) -> None:
         if self._changes and self.quorum.is_controller:

@@ -1,8 +1,8 @@
 """What a broker's Raft node keeps on disk: its log, its term and vote, and the newest snapshot.
 
     __cluster_metadata-0/
-        *.log, ...     the entries, as any log has its records (storage/log.py): offset = index - 1, leader epoch = term,
-                       key = kind of the entry, value = its data
+        *.log, ...     the entries, as any log has its records (storage/log.py): offset = index - 1,
+                       leader epoch = term, key = kind of the entry, value = its data
         hard-state     a document: {"term": 7, "voted_for": 2}, or null for nobody
         snapshot       one line `millpond-snapshot 1 <CRC-32C of the rest, eight hex digits>`, then core/raft's bytes
 
@@ -56,8 +56,9 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class QuorumStore:
-    def __init__(self, filesystem: Filesystem, data_directory: str, clock: Clock) -> None:
+    def __init__(self, node_id: int, filesystem: Filesystem, data_directory: str, clock: Clock) -> None:
         """Use `QuorumStore.open`."""
+        self._node_id = node_id
         self._filesystem = filesystem
         self._directory = f"{data_directory}/{DIRECTORY}"
         self._clock = clock
@@ -68,10 +69,10 @@ class QuorumStore:
 
     @classmethod
     async def open(
-        cls, filesystem: Filesystem, data_directory: str, clock: Clock, *, founders: Membership
+        cls, node_id: int, filesystem: Filesystem, data_directory: str, clock: Clock, *, founders: Membership
     ) -> "QuorumStore":
         """Blocks: reads everything. `founders` count only where the directory is new."""
-        store = cls(filesystem, data_directory, clock)
+        store = cls(node_id, filesystem, data_directory, clock)
         try:
             make_directory(filesystem, store._directory)
         except OSError as error:
@@ -91,17 +92,17 @@ class QuorumStore:
     # Beginning
 
     async def _begin(self, founders: Membership) -> None:
-        """The hard state comes last: without it, the next start begins again."""
+        """Promises nothing yet, so there is no hard state yet: until one is written, a start begins again."""
         first = next(self._records(Offset(0)), None) if self._log.start_offset == 0 else None
-        if first is not None and first[1].key is None:
+        if first is not None and first[1].key is None:  # a snapshot there is one of a take-over that was cut short
             await self._take_over(founders)
             return
+        if self._log.next_offset > 1 or self._filesystem.exists(f"{self._directory}/{SNAPSHOT}"):
+            raise UnreadableCommand(f"{self._directory}/{HARD_STATE} is missing, though there are entries; {REMEDY}")
         if self._log.next_offset:
             self._restart_log(0)
         state = DurableState.first(founders)
-        await self._append(state.entries)
-        await self._flush_what_waits()
-        await self._off_loop(lambda: self._write_hard_state(state.hard_state))
+        await self._append(state.entries)  # durable before the first hard state is, like all that waits
         self.state = state
 
     async def _take_over(self, founders: Membership) -> None:
@@ -125,12 +126,10 @@ class QuorumStore:
     def _find(self, hard_state: HardState) -> None:
         snapshot = self._read_snapshot()
         self._snapshot_index = snapshot.index
-        if self._log.next_offset <= snapshot.index:
-            # All of it is in the snapshot. Where one from the leader was being installed, it may be wrong as well.
-            if self._log.next_offset < snapshot.index or self._log.report.damages:
-                self._restart_log(snapshot.index)
-            elif self._log.epochs.latest > snapshot.term:
-                self._restart_log(snapshot.index)
+        is_older = self._log.next_offset < snapshot.index or self._log.epochs.latest > snapshot.term
+        if self._log.next_offset <= snapshot.index and (is_older or self._log.report.damages):
+            # All that counts is in the snapshot. Where one from the leader was being installed, the rest is wrong.
+            self._restart_log(snapshot.index)
         if self._log.start_offset > snapshot.index:
             raise UnreadableCommand(
                 f"{self._directory} lacks the entries from {snapshot.index + 1} to {self._log.start_offset}; {REMEDY}"
@@ -205,7 +204,7 @@ class QuorumStore:
         hard_state, snapshot = persist.hard_state, persist.snapshot
         if hard_state is not None:
             await self._flush_what_waits()
-            await self._off_loop(lambda: self._write_hard_state(hard_state))
+            await self._keep_hard_state(hard_state)
         if persist.truncate_from is not None:
             await self._flush_what_waits()
             await self._log.truncate(Offset(persist.truncate_from - 1))
@@ -215,6 +214,14 @@ class QuorumStore:
             if self._log.next_offset <= snapshot.index:
                 await self._off_loop(lambda: self._restart_log(snapshot.index))
         await self._append(persist.entries)
+
+    async def _keep_hard_state(self, state: HardState) -> None:
+        writing = self._off_loop(lambda: self._write_hard_state(state))
+        if state.voted_for == self._node_id and state.term > self._log.epochs.latest:
+            # A candidate may lead soon. An epoch without entries leaves no trace, so it can begin beside the vote.
+            await asyncio.gather(writing, self._log.begin_epoch(LeaderEpoch(state.term)))
+        else:
+            await writing
 
     async def _flush_what_waits(self) -> None:
         if self._log.durable_offset < self._log.next_offset:

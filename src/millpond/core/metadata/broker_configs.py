@@ -103,8 +103,8 @@ _OWN = (
         "controller.quorum.election.timeout.ms",
         _INT,
         "500",
-        "How long brokers wait for the controller, at least, before they elect another; at most twice that. The same on "
-        "every broker.",
+        "How long brokers wait for the controller, at least, before they elect another; at most twice that. The same "
+        "on every broker.",
         least=2,
         most=600_000,
     ),

@@ -1,0 +1,1 @@
+"""The door for other brokers of the cluster."""

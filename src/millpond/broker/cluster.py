@@ -1,0 +1,19 @@
+"""What this broker has to do with the others of its cluster, as the cluster's front door finds it.
+
+Made by app; nothing here decides anything.
+"""
+
+from dataclasses import dataclass
+
+from millpond.broker.drivers.controller import Controller
+from millpond.broker.drivers.doorkeeper import Doorkeeper
+from millpond.broker.drivers.links import Links
+from millpond.broker.drivers.quorum import Quorum
+
+
+@dataclass(slots=True, kw_only=True)
+class Cluster:
+    quorum: Quorum
+    links: Links
+    doorkeeper: Doorkeeper
+    controller: Controller

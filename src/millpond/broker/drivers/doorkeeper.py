@@ -1,0 +1,91 @@
+"""Which broker a connection has proved to be: the server's side of core/cluster/handshake.py.
+
+Invariant: a `Session` names a broker only after a proof that fits a nonce drawn for this connection. One that fails to
+prove itself gets no second try, and no answer.
+Driven by the cluster's front door.
+"""
+
+import asyncio
+from dataclasses import dataclass
+
+from millpond.broker.drivers.links import Identity
+from millpond.core.cluster.handshake import NONCE_BYTES, Handshake, Side
+from millpond.model.ports import Rng
+from millpond.protocol.messages.hello import HelloRequest, HelloResponse
+from millpond.protocol.messages.prove import ProveRequest, ProveResponse
+
+PRESENT_SECONDS = 10.0
+"""A broker that said something within this time is there, so that another by its name is not."""
+REFUSED = 1
+
+
+@dataclass(slots=True)
+class Session:
+    """Of one connection."""
+
+    handshake: Handshake | None = None
+    broker: int | None = None
+
+
+class Doorkeeper:
+    def __init__(self, identity: Identity, rng: Rng) -> None:
+        self._identity = identity
+        self._rng = rng
+        self._loop = asyncio.get_running_loop()
+        self._present: dict[int, tuple[bytes, float]] = {}
+        """The directory each broker last spoke from, and when."""
+
+    def hello(self, session: Session, request: HelloRequest) -> HelloResponse:
+        why_not = self._why_not(request)
+        if why_not is not None:
+            return HelloResponse(error_code=REFUSED, error_message=why_not)
+        nonce = self._rng.getrandbits(8 * NONCE_BYTES).to_bytes(NONCE_BYTES, "big")
+        session.broker = None
+        session.handshake = Handshake(
+            cluster_id=request.cluster_id,
+            client=request.node_id,
+            client_directory=request.directory_id,
+            server=self._identity.node_id,
+            client_nonce=request.nonce,
+            server_nonce=nonce,
+        )
+        return HelloResponse(nonce=nonce)
+
+    def _why_not(self, request: HelloRequest) -> str | None:
+        mine = self._identity
+        if request.cluster_id != mine.cluster_id:
+            return (
+                f"broker {mine.node_id} belongs to cluster {mine.cluster_id!r}, and broker {request.node_id} to "
+                f"{request.cluster_id!r}; look at peers and at the cluster id"
+            )
+        if request.node_id == mine.node_id:
+            return f"node id {mine.node_id} is taken by another broker; give each broker of a cluster its own node-id"
+        if request.node_id_expected != mine.node_id:
+            return (
+                f"broker {mine.node_id} answers where broker {request.node_id_expected} is expected; correct the "
+                "addresses in peers"
+            )
+        return None
+
+    def prove(self, session: Session, request: ProveRequest) -> ProveResponse | None:
+        handshake, session.handshake = session.handshake, None
+        secret = self._identity.secret
+        if handshake is None or not handshake.is_proved_by(request.proof, Side.CLIENT, secret):
+            return None
+        if len(handshake.client_nonce) != NONCE_BYTES:
+            return None
+        broker, directory = handshake.client, handshake.client_directory
+        known, heard_at = self._present.get(broker, (directory, 0.0))
+        if known != directory and self._loop.time() - heard_at < PRESENT_SECONDS:
+            why = (
+                f"node id {broker} is taken by a broker with another data directory, which is up; give each broker of "
+                "a cluster its own node-id"
+            )
+            return ProveResponse(error_code=REFUSED, error_message=why)
+        session.broker = broker
+        self._present[broker] = (directory, self._loop.time())
+        return ProveResponse(proof=handshake.proof(Side.SERVER, secret))
+
+    def heard(self, broker: int) -> None:
+        directory, _ = self._present[broker]
+        self._present[broker] = (directory, self._loop.time())

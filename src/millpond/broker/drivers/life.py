@@ -1,0 +1,92 @@
+"""This broker's life in its cluster: it registers, tells the controller that it is alive, and knows how long it counts.
+
+Invariant: while `holds_lease`, no controller has taken this broker for dead: the lease is shorter than the session, and
+runs from the moment the heartbeat was *sent*. The controller's own lease is the one that its followers gave it.
+Driven by app, which starts and cancels it.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from millpond.broker.drivers.links import Links
+from millpond.broker.drivers.metadata import MetadataLog
+from millpond.core.metadata.commands import Endpoint
+from millpond.core.metadata.elections import register_broker
+from millpond.model.errors import MillpondError
+from millpond.protocol.messages.broker_heartbeat import ALIVE, REGISTER_AGAIN
+
+RETRY_SHARE = 0.25
+"""Of the heartbeat interval: how long to wait after a heartbeat that was not answered."""
+
+
+class BrokerLife:
+    def __init__(
+        self,
+        node_id: int,
+        metadata: MetadataLog,
+        links: Links | None,
+        *,
+        heartbeat_seconds: float,
+        session_seconds: float,
+        clock_drift_max: float,
+        on_error: Callable[[BaseException], None],
+    ) -> None:
+        """Without links, for a broker that is alone: it only registers."""
+        self._node_id = node_id
+        self._metadata = metadata
+        self._quorum = metadata.quorum
+        self._links = links
+        self._heartbeat_seconds = heartbeat_seconds
+        self._lease_seconds = session_seconds * (1 - clock_drift_max)
+        self._on_error = on_error
+        self._loop = asyncio.get_running_loop()
+        self._endpoints: tuple[Endpoint, ...] = ()
+        self._lease_until = 0.0
+        self.epoch = -1
+        """Of this registration."""
+
+    def lease_until(self) -> float:
+        """By this loop's clock."""
+        own = self._quorum.lease_until()
+        return self._lease_until if own is None else own
+
+    def holds_lease(self) -> bool:
+        return self._loop.time() < self.lease_until()
+
+    async def register(self, endpoints: tuple[Endpoint, ...]) -> None:
+        """Returns when a majority knows that this broker is up, and where."""
+        self._endpoints = endpoints
+        await self._metadata.submit(lambda image: register_broker(image, self._node_id, endpoints=endpoints))
+        self.epoch = self._metadata.image.brokers[self._node_id].epoch
+
+    async def run(self) -> None:
+        assert self._links is not None
+        while True:
+            try:
+                is_known = await self._beat(self._links)
+            except MillpondError:
+                is_known = False  # no majority, or no disk: tried again
+            except Exception as error:
+                self._on_error(error)
+                is_known = False
+            await asyncio.sleep(self._heartbeat_seconds * (1 if is_known else RETRY_SHARE))
+
+    async def _beat(self, links: Links) -> bool:
+        """Whether the controller knows that this broker is alive."""
+        known = self._metadata.image.brokers.get(self._node_id)
+        if known is None or known.fenced or known.epoch != self.epoch:
+            await self.register(self._endpoints)
+        if self._quorum.is_controller:
+            return True
+        controller, sent_at = self._quorum.leader, self._loop.time()
+        if controller is None or controller == self._node_id:
+            return False
+        until = sent_at + self._lease_seconds / 2
+        answer = await links.heartbeat(controller, broker_epoch=self.epoch, until=until)
+        if answer is None:
+            return False
+        if answer.outcome == ALIVE:
+            self._lease_until = max(self._lease_until, sent_at + self._lease_seconds)
+        elif answer.outcome == REGISTER_AGAIN:
+            await self.register(self._endpoints)
+        return answer.outcome == ALIVE

@@ -1,0 +1,310 @@
+"""Connections to the other brokers: one for Raft's messages, one for changes, one for heartbeats to each of them.
+
+Three, because a server answers each connection in order: a change that waits must not hold up a heartbeat. Each is made
+when it is first needed, proves itself (core/cluster/handshake.py), and is made anew after a while when it is lost.
+
+Invariant: what waits to be sent is bounded. Raft's messages may be lost, so they are dropped where a peer is slow or
+away; a request is answered, or given up at its deadline, and nobody learns from that whether it was heard.
+Driven by quorum.py, metadata.py and life.py.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TypeVar
+
+from millpond.broker.drivers.quorum import Accepted, Conflict, NotController, Outcome
+from millpond.core.cluster.handshake import NONCE_BYTES, Handshake, Side
+from millpond.core.metadata.changes import Change, encode_change
+from millpond.core.raft.encoding import encode_message
+from millpond.core.raft.messages import Message as RaftMessage
+from millpond.model.errors import MalformedMessage
+from millpond.model.limits import MIB
+from millpond.model.ports import Buffer, Rng
+from millpond.net.client import ClientConnection, open_connection
+from millpond.protocol.messages import propose_change
+from millpond.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from millpond.protocol.messages.compiler import decode
+from millpond.protocol.messages.fields import Message
+from millpond.protocol.messages.headers import parse_response_header, request_frame
+from millpond.protocol.messages.hello import HelloRequest, HelloResponse
+from millpond.protocol.messages.propose_change import ProposeChangeRequest, ProposeChangeResponse
+from millpond.protocol.messages.prove import ProveRequest, ProveResponse
+from millpond.protocol.messages.raft_messages import RaftMessagesRequest
+
+CONNECT_SECONDS = 2.0
+ANSWER_SECONDS = 2.0
+SILENCE_SECONDS = 2.0
+"""A peer that is sent to and says nothing for so long may be behind a connection that is dead: a new one is made."""
+BACKOFF_SECONDS_MIN, BACKOFF_SECONDS_MAX = 0.05, 1.0
+UNSENT_BYTES_MAX = 16 * MIB
+WAITING_MESSAGES_MAX = 64
+"""For a connection that is being made; they are lost if it is not."""
+ANSWER_BYTES_MAX = MIB
+
+Response = TypeVar("Response", bound=Message)
+
+
+class Unanswered(Exception):
+    """No answer came in time, or none will: what was asked may have been done all the same."""
+
+
+class RefusedByPeer(Exception):
+    """The other broker does not want this one; `str(error)` says why, and what to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Who this broker is to the others."""
+
+    node_id: int
+    cluster_id: str
+    directory_id: bytes
+    secret: bytes = field(repr=False)
+
+
+class Purpose(Enum):
+    RAFT = "raft"
+    CHANGES = "changes"
+    HEARTBEATS = "heartbeats"
+
+
+class Link:
+    """To one broker, for one purpose."""
+
+    def __init__(
+        self,
+        to: int,
+        identity: Identity,
+        rng: Rng,
+        *,
+        address_of: Callable[[int], tuple[str, int] | None],
+        on_refused: Callable[[int, str | None], None],
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._to = to
+        self._identity = identity
+        self._rng = rng
+        self._address_of = address_of
+        self._on_refused = on_refused
+        self._connection: ClientConnection | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        self._failures = 0
+        self._not_before = 0.0
+        self._correlation_id = 0
+        self._answers: dict[int, asyncio.Future[memoryview]] = {}
+        self._waiting: deque[list[Buffer]] = deque(maxlen=WAITING_MESSAGES_MAX)
+        self._is_closed = False
+        self.heard_at = 0.0
+        """When the peer last said anything, on whichever connection; or this one was made."""
+
+    # One way
+
+    def send(self, message: Message) -> None:
+        """Or drops it."""
+        frame = request_frame(message, 0, correlation_id=self._next_id(), client_id=None)
+        connection = self._connection
+        if connection is None or connection.is_closing:
+            self._waiting.append(frame)
+            self._connect_soon()
+        elif self._loop.time() - self.heard_at > SILENCE_SECONDS:
+            connection.abort()
+        elif connection.unsent_bytes <= UNSENT_BYTES_MAX:
+            connection.send(frame)
+
+    # With an answer
+
+    async def request(self, message: Message, response_class: type[Response], until: float) -> Response:
+        try:
+            async with asyncio.timeout_at(min(until, self._loop.time() + ANSWER_SECONDS)):
+                while (connection := self._connection) is None or connection.is_closing:
+                    if self._is_closed:
+                        raise Unanswered("this broker stops")
+                    self._connect_soon()
+                    if self._connecting is not None:
+                        await asyncio.wait([self._connecting])
+                    else:
+                        await asyncio.sleep(max(0.001, self._not_before - self._loop.time()))
+                return await self._ask(connection, message, response_class)
+        except TimeoutError:
+            if self._connection is not None:
+                self._connection.abort()
+            raise Unanswered(f"broker {self._to} did not answer in time") from None
+
+    async def _ask(self, connection: ClientConnection, message: Message, response_class: type[Response]) -> Response:
+        number = self._next_id()
+        answer = self._loop.create_future()
+        self._answers[number] = answer
+        try:
+            connection.send(request_frame(message, 0, correlation_id=number, client_id=None))
+            frame = await answer
+        finally:
+            self._answers.pop(number, None)
+        _, position = parse_response_header(frame, header_version=0)
+        response, _ = decode(response_class, frame, 0, position)
+        return response
+
+    def _next_id(self) -> int:
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFF_FFFF
+        return self._correlation_id
+
+    def _on_frame(self, frame: memoryview) -> None:
+        self.heard_at = self._loop.time()
+        number, _ = parse_response_header(frame, header_version=0)
+        answer = self._answers.get(number)
+        if answer is not None and not answer.done():
+            answer.set_result(frame)
+
+    def _on_lost(self) -> None:
+        for answer in self._answers.values():
+            if not answer.done():
+                answer.set_exception(Unanswered(f"broker {self._to} ended the connection"))
+
+    # Connecting
+
+    def _connect_soon(self) -> None:
+        if self._connecting is None and not self._is_closed and self._loop.time() >= self._not_before:
+            self._connecting = self._loop.create_task(self._connect())
+
+    async def _connect(self) -> None:
+        connection: ClientConnection | None = None
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                address = self._address_of(self._to)
+                if address is None:
+                    raise Unanswered(f"it is not known where broker {self._to} is")
+                connection = await open_connection(
+                    *address, on_frame=self._on_frame, on_lost=self._on_lost, frame_bytes_max=ANSWER_BYTES_MAX
+                )
+                await self._greet(connection)
+        except (OSError, TimeoutError, Unanswered, RefusedByPeer, MalformedMessage) as error:
+            if connection is not None:
+                connection.abort()
+            self._failed(error)
+        else:
+            self._failures = 0
+            self._connection = connection
+            self.heard_at = self._loop.time()
+            self._on_refused(self._to, None)
+            for frame in self._waiting:
+                connection.send(frame)
+        finally:
+            self._waiting.clear()
+            self._connecting = None
+
+    def _failed(self, error: Exception) -> None:
+        self._failures += 1
+        pause = min(BACKOFF_SECONDS_MAX, BACKOFF_SECONDS_MIN * 2 ** min(self._failures, 10))
+        self._not_before = self._loop.time() + self._rng.uniform(pause / 2, pause)
+        if isinstance(error, RefusedByPeer):
+            self._on_refused(self._to, str(error))
+
+    async def _greet(self, connection: ClientConnection) -> None:
+        mine, nonce = self._identity, self._rng.getrandbits(8 * NONCE_BYTES).to_bytes(NONCE_BYTES, "big")
+        hello = HelloRequest(
+            cluster_id=mine.cluster_id,
+            node_id=mine.node_id,
+            directory_id=mine.directory_id,
+            node_id_expected=self._to,
+            nonce=nonce,
+        )
+        challenge = await self._ask(connection, hello, HelloResponse)
+        if challenge.error_code:
+            raise RefusedByPeer(challenge.error_message or "no reason given")
+        handshake = Handshake(
+            cluster_id=mine.cluster_id,
+            client=mine.node_id,
+            client_directory=mine.directory_id,
+            server=self._to,
+            client_nonce=nonce,
+            server_nonce=challenge.nonce,
+        )
+        try:
+            proved = await self._ask(
+                connection, ProveRequest(proof=handshake.proof(Side.CLIENT, mine.secret)), ProveResponse
+            )
+        except Unanswered:
+            raise RefusedByPeer(
+                f"broker {self._to} ended the connection when it was shown this broker's proof: its cluster secret is "
+                "another one, most likely; give all brokers of a cluster the same"
+            ) from None
+        if proved.error_code:
+            raise RefusedByPeer(proved.error_message or "no reason given")
+        if not handshake.is_proved_by(proved.proof, Side.SERVER, mine.secret):
+            raise RefusedByPeer(
+                f"whoever answers at the address of broker {self._to} does not know the cluster secret; look at peers, "
+                "and give all brokers of a cluster the same secret"
+            )
+
+    async def close(self) -> None:
+        self._is_closed = True
+        if self._connecting is not None:
+            self._connecting.cancel()
+            await asyncio.wait([self._connecting])
+        if self._connection is not None:
+            self._connection.abort()
+
+
+class Links:
+    def __init__(self, identity: Identity, rng: Rng, *, address_of: Callable[[int], tuple[str, int] | None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._identity = identity
+        self._rng = rng
+        self._address_of = address_of
+        self._links: dict[tuple[int, Purpose], Link] = {}
+        self.refusals: dict[int, str] = {}
+        """Brokers that do not want this one, and why."""
+
+    def _link(self, to: int, purpose: Purpose) -> Link:
+        link = self._links.get((to, purpose))
+        if link is None:
+            link = self._links[to, purpose] = Link(
+                to, self._identity, self._rng, address_of=self._address_of, on_refused=self._note_refusal
+            )
+        return link
+
+    def _note_refusal(self, by: int, why: str | None) -> None:
+        if why is None:
+            self.refusals.pop(by, None)
+        else:
+            self.refusals[by] = why
+
+    def heard(self, broker: int) -> None:
+        """It has said something on a connection of its own."""
+        self._link(broker, Purpose.RAFT).heard_at = self._loop.time()
+
+    def send(self, messages: Sequence[RaftMessage]) -> None:
+        by_node: dict[int, list[bytes]] = {}
+        for message in messages:
+            by_node.setdefault(message.to, []).append(encode_message(message))
+        for to, contents in by_node.items():
+            self._link(to, Purpose.RAFT).send(RaftMessagesRequest(messages=contents))
+
+    async def ask(self, controller: int, change: Change, until: float) -> Outcome:
+        """Where no answer comes, somebody else may be the controller by now; the change is known again by its id."""
+        request = ProposeChangeRequest(change=encode_change(change))
+        try:
+            answer = await self._link(controller, Purpose.CHANGES).request(request, ProposeChangeResponse, until)
+        except (Unanswered, MalformedMessage):
+            return NotController(None)
+        match answer.outcome:
+            case propose_change.ACCEPTED:
+                return Accepted(answer.index, answer.term)
+            case propose_change.CONFLICT:
+                return Conflict(answer.index, answer.term)
+            case _:
+                return NotController(answer.leader if answer.leader >= 0 else None)
+
+    async def heartbeat(self, controller: int, *, broker_epoch: int, until: float) -> BrokerHeartbeatResponse | None:
+        """None where no answer came."""
+        request = BrokerHeartbeatRequest(broker_epoch=broker_epoch, directory_id=self._identity.directory_id)
+        try:
+            return await self._link(controller, Purpose.HEARTBEATS).request(request, BrokerHeartbeatResponse, until)
+        except (Unanswered, MalformedMessage):
+            return None
+
+    async def close(self) -> None:
+        for link in self._links.values():
+            await link.close()

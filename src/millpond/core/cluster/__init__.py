@@ -1,0 +1,1 @@
+"""How brokers of one cluster know each other."""

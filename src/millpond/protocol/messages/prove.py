@@ -1,0 +1,28 @@
+"""Prove: a broker shows that it knows the cluster's secret, and is shown the same. Between brokers only.
+
+Behaviour: answered only where the proof is right; otherwise the connection ends without a word.
+"""
+
+from typing import ClassVar
+
+from millpond.protocol.messages.fields import data, int16, served, string, wire
+
+
+@wire
+class ProveRequest:
+    api_key: ClassVar[int] = 20001
+    versions: ClassVar[range] = served(0, 0)
+    flexible_since: ClassVar[int | None] = None
+
+    proof: bytes = data()
+
+
+@wire
+class ProveResponse:
+    api_key: ClassVar[int] = 20001
+    versions: ClassVar[range] = served(0, 0)
+    flexible_since: ClassVar[int | None] = None
+
+    error_code: int = int16()
+    error_message: str | None = string(nullable_since=0, default=None)
+    proof: bytes = data()
