@@ -16,10 +16,10 @@ from typing import Any
 from millpond.api.cluster.door import ClusterDoor
 from millpond.api.kafka.dispatch import Dispatcher
 from millpond.app.http_door import HttpDoor
-from millpond.broker.drivers.group_shard import Surroundings
 from millpond.broker.cluster import Cluster
 from millpond.broker.drivers.controller import Controller
 from millpond.broker.drivers.doorkeeper import Doorkeeper
+from millpond.broker.drivers.group_shard import Surroundings
 from millpond.broker.drivers.groups import GroupCoordinator
 from millpond.broker.drivers.life import BrokerLife
 from millpond.broker.drivers.links import Identity, Links

@@ -193,9 +193,9 @@ class Log:
 
     async def begin_epoch(self, epoch: LeaderEpoch) -> None:
         """Before the first append of a new leader, for whoever does not want that one to wait for the disk."""
-        async with self._commit.turn:
+        async with self.commit.turn:
             self._require_open()
-            await self._off_loop(lambda: self._begin_epoch(epoch, self.next_offset))
+            await self.off_loop(lambda: self._begin_epoch(epoch, self.next_offset))
 
     def _begin_epoch(self, epoch: LeaderEpoch, start: Offset) -> None:
         """The history is on disk before the first batch of the epoch is anywhere: recovery relies on it."""

@@ -140,9 +140,7 @@ class World:
         brokers = range(1, rng.choice([3, 4, 5]) + 1)
         self.replication = rng.randint(2, min(4, len(brokers)))
         self.insync_min = rng.randint(1, self.replication)
-        self.nodes = {
-            broker: Node(broker, Lease(session_ms=SESSION_MS), rng.uniform(0.92, 1.08)) for broker in brokers
-        }
+        self.nodes = {broker: Node(broker, Lease(session_ms=SESSION_MS), rng.uniform(0.92, 1.08)) for broker in brokers}
         self.images: list[Image] = [EMPTY]
         for node in self.nodes.values():
             self.start(node)
@@ -285,9 +283,7 @@ class World:
         if partition.leader in (node.broker, NO_LEADER):
             return
         last = following.last_fetched_epoch(node.history, log_start=Offset(0), log_end=Offset(len(node.log)))
-        self.messages.append(
-            Fetch(node.broker, partition.leader, node.life, partition.leader_epoch, offset, last)
-        )
+        self.messages.append(Fetch(node.broker, partition.leader, node.life, partition.leader_epoch, offset, last))
 
     def heartbeat(self, node: Node) -> None:
         if node.up:

@@ -55,9 +55,7 @@ class _Route(NamedTuple):
 
 
 class Dispatcher:
-    def __init__(
-        self, door: ClusterDoor | None = None, *, now_ns: Callable[[], int] = time.perf_counter_ns
-    ) -> None:
+    def __init__(self, door: ClusterDoor | None = None, *, now_ns: Callable[[], int] = time.perf_counter_ns) -> None:
         """Without a door, no other broker is let in. `now_ns` only measures how long answers take."""
         self.facts = RequestFacts()
         self._door = door

@@ -1,24 +1,39 @@
-"""A partition that this broker leads: its log, how far consumers may read, and who waits for more.
+"""A partition that this broker keeps, as its leader or as a follower: its log, how far consumers may read, who waits.
 
-Invariant: the high watermark never moves back while this broker leads, and nothing above it is ever handed to a
-consumer. What lies below it is as safe as the topic's flush mode promises, so no consumer sees what a power cut could
-take back from a topic with group commit.
-Driven by broker/operations; one task at a time.
+Invariants: the high watermark never moves back while this broker leads, and nothing above it is ever handed to a
+consumer. What lies below it is as safe as the topic's flush mode promises, on every replica in sync. Only a leader that
+holds its broker's lease takes records, acknowledges any, or gives any to consumers.
+Driven by broker/operations, by partitions.py (who leads) and by followers.py; one task at a time.
 """
 
 import asyncio
+from collections.abc import Callable
 
 from millpond.core.metadata.topic_configs import TopicConfig
-from millpond.model.errors import FencedLeaderEpoch, UnknownLeaderEpoch
+from millpond.core.replication.following import high_watermark_of_follower
+from millpond.core.replication.leading import Kept, Leading
+from millpond.core.replication.members import Members
+from millpond.model.errors import (
+    FencedLeaderEpoch,
+    NotEnoughReplicasAfterAppend,
+    NotLeader,
+    RequestTimedOut,
+    UnknownLeaderEpoch,
+)
 from millpond.model.ids import NO_EPOCH, LeaderEpoch, Offset, TopicPartition
 from millpond.model.ports import Buffer
 from millpond.storage.log import Appended, Log
 from millpond.storage.segment import Slice
 from millpond.storage.settings import Flush, LogSettings
 
+Waiters = dict["asyncio.Future[None]", None]
+HoldsLease = Callable[[], bool]
+
 
 class Partition:
     __slots__ = (
+        "_followers_waiting",
+        "_holds_lease",
         "_waiting",
         "at",
         "config",
@@ -26,56 +41,71 @@ class Partition:
         "fetched_messages",
         "high_watermark",
         "leader_epoch",
+        "leading",
         "log",
+        "topic_id",
     )
 
-    def __init__(self, at: TopicPartition, log: Log, config: TopicConfig, leader_epoch: LeaderEpoch) -> None:
+    def __init__(
+        self, at: TopicPartition, topic_id: bytes, log: Log, config: TopicConfig, *, holds_lease: HoldsLease | None
+    ) -> None:
+        """Nobody's until `lead` or `follow`. `holds_lease` is None for a broker that is alone."""
         self.at = at
+        self.topic_id = topic_id
         self.log = log
         self.config = config
-        self.leader_epoch = leader_epoch
-        self.high_watermark = log.durable_offset
+        self._holds_lease = holds_lease
+        self.leader_epoch = NO_EPOCH
+        self.leading: Leading | None = None
+        """None while another broker leads, or nobody does."""
+        self.high_watermark = log.start_offset
         self.fetched_bytes = self.fetched_messages = 0
         """By consumers, since the log was opened; telemetry shows them."""
-        self._waiting: dict[asyncio.Future[None], None] = {}
+        self._waiting: Waiters = {}
+        self._followers_waiting: Waiters = {}
         # By the log itself, not by whoever waits for it: a client that hangs up must not hide what is kept.
-        log.on_durable = self._advance
+        log.on_durable = self._note_kept
 
     def __repr__(self) -> str:
         return f"Partition({self.at}, {self.log.start_offset} to {self.high_watermark})"
-
-    @property
-    def in_sync(self) -> int:
-        """Replicas that have all that is acknowledged: this broker's, as long as there is no replication."""
-        return 1
 
     def use(self, config: TopicConfig, settings: LogSettings) -> None:
         """From now on."""
         self.config = config
         self.log.use(settings)
 
-    def append(self, batch: Buffer) -> Appended:
-        """At once, so that what one connection sends in order is appended in order."""
-        appended = self.log.append(batch, leader_epoch=self.leader_epoch)
-        if self.log.settings.flush is Flush.GROUP:
-            self.log.request_flush()  # also where the client hangs up before anybody waits
+    # Who leads
+
+    def lead(self, leader_epoch: LeaderEpoch, members: Members, *, broker: int, lag_ms_max: int, now_ms: int) -> None:
+        """Also called when anything but the leader changes."""
+        if self.leading is not None and leader_epoch == self.leader_epoch:
+            self.leading.image_changed(members, now=now_ms)
         else:
-            self._advance()
-        return appended
+            self.leader_epoch = leader_epoch
+            self.leading = Leading(
+                broker=broker,
+                leader_epoch=leader_epoch,
+                epoch_start=self.log.next_offset,
+                synced_end=self._kept_end(),
+                high_watermark=self.high_watermark,
+                members=members,
+                lag_ms_max=lag_ms_max,
+                now=now_ms,
+            )
+        self.note_progress()
+        self.wake()  # also those who wait for a leader's word that will not come in time, such as too few in sync
 
-    async def wait_visible(self, appended: Appended) -> None:
-        """Returns when the batch is as safe as the topic promises, and consumers can see it."""
-        await self.log.wait_kept(appended)
+    def follow(self, leader_epoch: LeaderEpoch) -> None:
+        """Another leads from this epoch on, or nobody: whoever waits here has to look for it."""
+        self.leader_epoch = leader_epoch
+        self.leading = None
+        self.wake()
 
-    def _advance(self) -> None:
-        log = self.log
-        end = log.durable_offset if log.settings.flush is Flush.GROUP else log.next_offset
-        if end > self.high_watermark:
-            self.high_watermark = end
-            self.wake()
-
-    def read(self, start: Offset, *, bytes_max: int) -> Slice:
-        return self.log.read(start, bytes_max=bytes_max, until=self.high_watermark)
+    def require_leader(self) -> Leading:
+        leading = self.leading
+        if leading is None or (self._holds_lease is not None and not self._holds_lease()):
+            raise NotLeader(f"this broker does not lead {self.at}, or cannot be sure that it does; ask for metadata")
+        return leading
 
     def check_epoch(self, epoch: LeaderEpoch) -> None:
         """Refuses a client that believes in another leader than there is."""
@@ -84,17 +114,114 @@ class Partition:
         refusal = FencedLeaderEpoch if epoch < self.leader_epoch else UnknownLeaderEpoch
         raise refusal(f"leader epoch of {self.at} is {self.leader_epoch}, the request says {epoch}; ask for metadata")
 
+    # Leading
+
+    def append(self, batch: Buffer) -> Appended:
+        """At once, so that what one connection sends in order is appended in order."""
+        self.require_leader()
+        appended = self.log.append(batch, leader_epoch=self.leader_epoch)
+        if self.log.settings.flush is Flush.GROUP:
+            self.log.request_flush()  # also where the client hangs up before anybody waits
+        else:
+            self._note_kept()
+        if self._followers_waiting:
+            self._followers_waiting = _wake(self._followers_waiting)
+        return appended
+
+    async def wait_kept(self, appended: Appended) -> None:
+        """Returns when the batch is as safe here as the topic promises, and this broker surely led until then."""
+        await self.log.wait_kept(appended)
+        self.require_leader()
+
+    async def wait_visible(self, appended: Appended, *, until: float | None = None) -> None:
+        """Returns when the batch is so on every replica in sync, and consumers can see it."""
+        await self.log.wait_kept(appended)
+        epoch = self.leader_epoch
+        while self.high_watermark <= appended.last_offset:
+            leading = self.leading
+            if leading is None or self.leader_epoch != epoch:
+                raise NotLeader(f"{self.at} has another leader since; send the batch again")
+            if leading.is_kept(Offset(appended.last_offset + 1)) is Kept.NOT_ENOUGH:
+                raise NotEnoughReplicasAfterAppend(
+                    f"{self.at} has {len(leading.members.isr)} replicas in sync, and min.insync.replicas is "
+                    f"{leading.members.insync_min}; the batch is in the log and may yet be kept"
+                )
+            await self._wait_for_progress(until)
+
+    async def _wait_for_progress(self, until: float | None) -> None:
+        loop = asyncio.get_running_loop()
+        waiter = loop.create_future()
+        self._waiting[waiter] = None
+        try:
+            async with asyncio.timeout_at(until):
+                await waiter
+        except TimeoutError:
+            raise RequestTimedOut(f"{self.at} was not replicated in time; it may yet be") from None
+        finally:
+            self._waiting.pop(waiter, None)
+
+    def follower_fetched(self, replica: int, *, broker_epoch: int, offset: Offset, now_ms: int) -> None:
+        leading = self.leading
+        if leading is not None and leading.fetched(
+            replica, broker_epoch=broker_epoch, offset=offset, leader_end=self.log.next_offset, now=now_ms
+        ):
+            self.note_progress()
+
+    @property
+    def is_flushed_by_group(self) -> bool:
+        return self.log.settings.flush is Flush.GROUP
+
+    def _kept_end(self) -> Offset:
+        """How far the log is as safe here as the topic's flush mode promises."""
+        return self.log.durable_offset if self.is_flushed_by_group else self.log.next_offset
+
+    def _note_kept(self) -> None:
+        leading = self.leading
+        if leading is not None and leading.own_synced(self._kept_end()):
+            self.note_progress()
+
+    def note_progress(self) -> None:
+        """The machine may have moved the high watermark."""
+        leading = self.leading
+        if leading is not None and leading.high_watermark > self.high_watermark:
+            self.high_watermark = leading.high_watermark
+            self.wake()
+
+    def read(self, start: Offset, *, bytes_max: int) -> Slice:
+        """For a consumer."""
+        return self.log.read(start, bytes_max=bytes_max, until=self.high_watermark)
+
+    # Following
+
+    def begin_anew(self, log: Log) -> None:
+        """With another log in the place of its own, which is closed."""
+        self.log = log
+        self.high_watermark = log.start_offset
+        log.on_durable = self._note_kept
+
+    def learn_high_watermark(self, told: Offset) -> None:
+        self.high_watermark = high_watermark_of_follower(
+            self.high_watermark, told=told, log_end=self.log.next_offset
+        )
+
     # Waiting for more
 
-    def add_waiter(self, waiter: asyncio.Future[None]) -> None:
+    def add_waiter(self, waiter: "asyncio.Future[None]", *, for_follower: bool = False) -> None:
         """Its result is set when there is more to read, or the partition goes."""
-        self._waiting[waiter] = None
+        (self._followers_waiting if for_follower else self._waiting)[waiter] = None
 
-    def remove_waiter(self, waiter: asyncio.Future[None]) -> None:
+    def remove_waiter(self, waiter: "asyncio.Future[None]") -> None:
         self._waiting.pop(waiter, None)
+        self._followers_waiting.pop(waiter, None)
 
     def wake(self) -> None:
-        waiting, self._waiting = self._waiting, {}
-        for waiter in waiting:
-            if not waiter.done():
-                waiter.set_result(None)
+        self._waiting = _wake(self._waiting)
+        if self.leading is None or self.log.is_closed:
+            self._followers_waiting = _wake(self._followers_waiting)
+
+
+def _wake(waiting: Waiters) -> Waiters:
+    for waiter in waiting:
+        if not waiter.done():
+            waiter.set_result(None)
+    return {}

@@ -1,4 +1,4 @@
-"""All partitions this broker leads, as the metadata image says: opened when they appear there, removed when they go.
+"""All partitions this broker keeps, as the metadata image says: opened when they appear there, removed when they go.
 
 Each partition's directory holds a `topic-id` document beside its log. A directory that belongs to an earlier topic of
 the same name is put aside, never read; one that no topic claims is left alone.
@@ -9,17 +9,20 @@ Driven by the metadata log, which calls `follow` with each change of the image.
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
 
-from millpond.broker.drivers.partition import Partition
+from millpond.broker.drivers.partition import HoldsLease, Partition
 from millpond.core.metadata.broker_configs import layers
 from millpond.core.metadata.image import Image, Topic
+from millpond.core.metadata.image import Partition as PartitionFacts
 from millpond.core.metadata.topic_configs import TopicConfig, effective
+from millpond.core.replication.members import members_of
 from millpond.model.errors import DiskFailed, StorageError
-from millpond.model.ids import LeaderEpoch, TopicPartition
-from millpond.model.ports import Filesystem
+from millpond.model.ids import LeaderEpoch, Offset, TopicPartition
+from millpond.model.ports import Clock, Filesystem
 from millpond.storage.checkpoints import make_directory, read_document, write_document
 from millpond.storage.facts import StorageFacts
 from millpond.storage.log import Log
 from millpond.storage.names import partition_directory
+from millpond.storage.recovery import begin_at
 from millpond.storage.settings import Flush, LogSettings
 
 TOPIC_ID = "topic-id"
@@ -34,9 +37,18 @@ class PartitionTable:
         node_id: int,
         static: Mapping[str, str],
         *,
+        clock: Clock,
+        holds_lease: HoldsLease | None,
+        lag_ms_max: int,
         on_error: Callable[[BaseException], None],
     ) -> None:
         """`static` is the broker's own settings, which a topic without its own takes."""
+        self._clock = clock
+        self._holds_lease = holds_lease
+        self._lag_ms_max = lag_ms_max
+        self._listeners: list[Callable[[], None]] = []
+        self.is_this_life: Callable[[int], bool] = lambda epoch: False
+        """Whether a broker epoch is of this life of the broker."""
         self._filesystem = filesystem
         self.data_directory = data_directory
         self._node_id = node_id
@@ -77,6 +89,10 @@ class PartitionTable:
         for name in names & image.topics.keys():
             self._open(image.topics[name], image)
 
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Called after each change of the image has been followed."""
+        self._listeners.append(listener)
+
     # Following the image
 
     def follow(self, before: Image, after: Image) -> None:
@@ -84,29 +100,54 @@ class PartitionTable:
         self._failed.clear()
         for topic_id, topic in before.topics_by_id.items():
             if topic_id not in after.topics_by_id:
-                self._remove(topic)
+                for number in range(len(topic.partitions)):
+                    self._remove(topic_id, number)
+        everything = after.broker_configs is not before.broker_configs or after.brokers is not before.brokers
         for topic_id, topic in after.topics_by_id.items():
-            if topic is not before.topics_by_id.get(topic_id) or after.broker_configs is not before.broker_configs:
+            if everything or topic is not before.topics_by_id.get(topic_id):
                 self._open(topic, after)
+        for listener in self._listeners:
+            listener()
 
     def _open(self, topic: Topic, image: Image) -> None:
         config = effective(topic.configs, layers(image, self._static, broker=self._node_id).merged())
         for number, facts in enumerate(topic.partitions):
-            if facts.leader != self._node_id:
-                continue
-            at = TopicPartition(topic.name, number)
             partition = self._by_id.get((topic.topic_id, number))
+            if self._node_id not in facts.replicas:
+                if partition is not None:
+                    self._remove(topic.topic_id, number)
+                continue
             if partition is None:
-                try:
-                    log = self._open_log(at, topic, config)
-                except StorageError as error:
-                    self._failed[at] = error
-                    self._on_error(error)
-                    continue
-                partition = Partition(at, log, config, facts.leader_epoch)
-                self._by_name[at] = self._by_id[topic.topic_id, number] = partition
-            partition.leader_epoch = LeaderEpoch(facts.leader_epoch)
-            partition.use(config, log_settings(config))
+                partition = self._opened(topic, number, config)
+            if partition is not None:
+                partition.use(config, log_settings(config))
+                self._appoint(partition, facts, image)
+
+    def _opened(self, topic: Topic, number: int, config: TopicConfig) -> Partition | None:
+        at = TopicPartition(topic.name, number)
+        try:
+            log = self._open_log(at, topic, config)
+        except StorageError as error:
+            self._failed[at] = error
+            self._on_error(error)
+            return None
+        partition = Partition(at, topic.topic_id, log, config, holds_lease=self._holds_lease)
+        self._by_name[at] = self._by_id[topic.topic_id, number] = partition
+        return partition
+
+    def _appoint(self, partition: Partition, facts: PartitionFacts, image: Image) -> None:
+        """Leads what the image says, but only in the life of the broker that the image speaks of: one that has just
+        started finds itself named as leader by the life before, which may have written more than is left."""
+        if facts.leader == self._node_id and self.is_this_life(image.brokers[self._node_id].epoch):
+            partition.lead(
+                LeaderEpoch(facts.leader_epoch),
+                members_of(image, partition.at),
+                broker=self._node_id,
+                lag_ms_max=self._lag_ms_max,
+                now_ms=self._clock.monotonic_ms(),
+            )
+        elif partition.leading is not None or partition.leader_epoch != facts.leader_epoch:
+            partition.follow(LeaderEpoch(facts.leader_epoch))
 
     def _open_log(self, at: TopicPartition, topic: Topic, config: TopicConfig) -> Log:
         directory = f"{self.data_directory}/{partition_directory(at)}"
@@ -125,20 +166,31 @@ class PartitionTable:
         make_directory(self._filesystem, directory)
         write_document(self._filesystem, directory, TOPIC_ID, topic_id)
 
-    def _remove(self, topic: Topic) -> None:
-        for number in range(len(topic.partitions)):
-            partition = self._by_id.pop((topic.topic_id, number), None)
-            if partition is None:
-                continue
-            del self._by_name[partition.at]
-            partition.log.abandon()
-            partition.wake()
-            directory = f"{partition.log.directory}.{topic.topic_id.hex()}{REMOVED}"
-            self._filesystem.rename(partition.log.directory, directory)
-            self._filesystem.sync_directory(self.data_directory)
-            removal = asyncio.get_running_loop().create_task(self._remove_files(directory))
-            self._removals.add(removal)
-            removal.add_done_callback(self._removals.discard)
+    async def begin_anew(self, partition: Partition, at: Offset) -> None:
+        """Empties a follower's log and begins it at an offset. A crash in between leaves less, which is copied again."""
+        old, directory = partition.log, partition.log.directory
+        old.abandon()
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.run_in_executor(None, begin_at, self._filesystem, directory, at)
+        except OSError as error:
+            raise DiskFailed(f"{partition.at} cannot be begun anew: {error}") from error
+        if self._by_name.get(partition.at) is partition:
+            partition.begin_anew(Log.open(self._filesystem, directory, old.settings, facts=self.facts))
+
+    def _remove(self, topic_id: bytes, number: int) -> None:
+        partition = self._by_id.pop((topic_id, number), None)
+        if partition is None:
+            return
+        del self._by_name[partition.at]
+        partition.log.abandon()
+        partition.follow(partition.leader_epoch)
+        directory = f"{partition.log.directory}.{topic_id.hex()}{REMOVED}"
+        self._filesystem.rename(partition.log.directory, directory)
+        self._filesystem.sync_directory(self.data_directory)
+        removal = asyncio.get_running_loop().create_task(self._remove_files(directory))
+        self._removals.add(removal)
+        removal.add_done_callback(self._removals.discard)
 
     async def _remove_files(self, directory: str) -> None:
         await asyncio.get_running_loop().run_in_executor(None, self._filesystem.remove_directory, directory)

@@ -1,0 +1,230 @@
+"""Following: this broker copies the partitions that others lead, with one long fetch under way to each leader.
+
+What a fetch brings is appended and synced before the next one asks for what follows: that question tells the leader
+what is safe here. What to do with an answer is decided by core/replication/following.py.
+
+Invariant: a log changes here only by the answer to a fetch of the leader epoch that the partition is still in.
+Driven by partitions.py, which tells of changes, and by its own tasks.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from typing import NamedTuple
+
+from millpond.broker.drivers.partition import Partition
+from millpond.broker.drivers.partitions import PartitionTable
+from millpond.core.metadata.commands import NO_LEADER
+from millpond.core.metadata.image import Image
+from millpond.core.replication.following import (
+    Append,
+    AwaitMetadata,
+    BackOff,
+    DivergingEpoch,
+    FetchAnswer,
+    StartAnew,
+    Truncate,
+    follow,
+    last_fetched_epoch,
+)
+from millpond.model.errors import LogClosed, MillpondError, StorageError
+from millpond.model.ids import LeaderEpoch, Offset
+from millpond.model.limits import MIB
+from millpond.model.ports import Rng
+from millpond.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+    ReplicaState,
+)
+from millpond.protocol.records import parse_header
+
+FETCH_WAIT_MS = 500
+FETCH_BYTES_MAX = 16 * MIB
+PARTITION_BYTES_MAX = 4 * MIB
+PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX = 0.05, 0.5
+"""After a refusal, or a leader that does not answer."""
+
+Fetch = Callable[[int, FetchRequest], Awaitable[FetchResponse | None]]
+"""Asks a broker; None where no answer came."""
+
+
+class Asked(NamedTuple):
+    """One partition in a fetch, and the leader epoch it was asked in."""
+
+    partition: Partition
+    leader_epoch: LeaderEpoch
+    offset: Offset
+
+
+class Followers:
+    def __init__(
+        self,
+        node_id: int,
+        partitions: PartitionTable,
+        fetch: Fetch,
+        rng: Rng,
+        *,
+        image: Callable[[], Image],
+        broker_epoch: Callable[[], int],
+        on_error: Callable[[BaseException], None],
+    ) -> None:
+        self._node_id = node_id
+        self._partitions = partitions
+        self._fetch = fetch
+        self._rng = rng
+        self._image = image
+        self._broker_epoch = broker_epoch
+        self._on_error = on_error
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._changed = asyncio.Event()
+        partitions.listen(self._look_again)
+
+    def _look_again(self) -> None:
+        """Leaders may have changed: each has a task for as long as anything is to be copied from it."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+        for leader in {leader for leader, _ in self._followed()} - self._tasks.keys():
+            task = asyncio.get_running_loop().create_task(self._follow(leader))
+            self._tasks[leader] = task
+
+    def _followed(self) -> Iterator[tuple[int, Partition]]:
+        image = self._image()
+        for partition in self._partitions:
+            facts = image.partition(partition.at)
+            if facts is not None and facts.leader not in (NO_LEADER, self._node_id):
+                yield facts.leader, partition
+
+    async def close(self) -> None:
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    # One leader
+
+    async def _follow(self, leader: int) -> None:
+        not_before: dict[Partition, float] = {}
+        try:
+            while mine := [partition for of, partition in self._followed() if of == leader]:
+                now = asyncio.get_running_loop().time()
+                ready = [each for each in mine if not_before.get(each, 0) <= now and each.log.failure is None]
+                pauses = [until for each in mine if (until := not_before.get(each, 0)) > now]
+                if not ready:
+                    await self._pause(min(pauses) - now if pauses else PAUSE_SECONDS_MAX)
+                    continue
+                paused = await self._fetch_once(leader, ready, until=min(pauses, default=None))
+                not_before = {each: until for each, until in not_before.items() if until > now}
+                not_before |= dict.fromkeys(paused, asyncio.get_running_loop().time() + self._pause_seconds())
+        except Exception as error:
+            self._on_error(error)
+        finally:
+            if self._tasks.get(leader) is asyncio.current_task():
+                del self._tasks[leader]
+
+    def _pause_seconds(self) -> float:
+        return self._rng.uniform(PAUSE_SECONDS_MIN, PAUSE_SECONDS_MIN * 4)
+
+    async def _pause(self, seconds: float) -> None:
+        """Or until the image changes."""
+        changed = asyncio.ensure_future(self._changed.wait())
+        await asyncio.wait([changed], timeout=seconds)
+        changed.cancel()
+
+    async def _fetch_once(self, leader: int, ready: list[Partition], *, until: float | None) -> list[Partition]:
+        """Returns those that should pause."""
+        loop = asyncio.get_running_loop()
+        wait_ms = FETCH_WAIT_MS if until is None else max(1, min(FETCH_WAIT_MS, round((until - loop.time()) * 1000)))
+        asked = {
+            (each.topic_id, each.at.partition): Asked(each, each.leader_epoch, each.log.next_offset) for each in ready
+        }
+        response = await self._fetch(leader, self._request(list(asked.values()), wait_ms))
+        if response is None or response.error_code:
+            return ready
+        answers = [
+            (asked[topic.topic_id, part.partition_index], part)
+            for topic in response.responses
+            for part in topic.partitions
+            if (topic.topic_id, part.partition_index) in asked
+        ]
+        paused = [each.partition for each, part in answers if not await self._take(each, part)]
+        await self._sync([each for each, part in answers if part.records])
+        for each, part in answers:
+            if each.partition.leader_epoch == each.leader_epoch and not part.error_code:
+                each.partition.learn_high_watermark(Offset(part.high_watermark))
+        return paused
+
+    def _request(self, asked: list[Asked], wait_ms: int) -> FetchRequest:
+        by_topic: dict[bytes, list[FetchPartition]] = {}
+        for partition, leader_epoch, offset in asked:
+            log = partition.log
+            epoch = last_fetched_epoch(log.epochs, log_start=log.start_offset, log_end=offset)
+            by_topic.setdefault(partition.topic_id, []).append(
+                FetchPartition(
+                    partition=partition.at.partition,
+                    current_leader_epoch=leader_epoch,
+                    fetch_offset=offset,
+                    last_fetched_epoch=epoch,
+                    log_start_offset=log.start_offset,
+                    partition_max_bytes=PARTITION_BYTES_MAX,
+                )
+            )
+        return FetchRequest(
+            replica_state=ReplicaState(replica_id=self._node_id, replica_epoch=self._broker_epoch()),
+            max_wait_ms=wait_ms,
+            min_bytes=1,
+            max_bytes=FETCH_BYTES_MAX,
+            topics=[FetchTopic(topic_id=topic_id, partitions=parts) for topic_id, parts in by_topic.items()],
+        )
+
+    # One answer
+
+    async def _take(self, asked: Asked, answer: PartitionData) -> bool:
+        """Whether to ask again at once."""
+        partition, leader_epoch, offset = asked
+        log = partition.log
+        if partition.leader_epoch != leader_epoch or partition.leading is not None or log.next_offset != offset:
+            return True  # it has another leader since
+        try:
+            match follow(_answer(answer), history=log.epochs, log_start=log.start_offset, log_end=log.next_offset):
+                case Append(log_start=start):
+                    if answer.records:
+                        log.append_replicated(answer.records)
+                    if start > log.start_offset:
+                        await log.delete_before(min(start, log.next_offset))
+                case Truncate(to):
+                    await log.truncate(to)
+                case StartAnew(at):
+                    await self._partitions.begin_anew(partition, at)
+                case BackOff() | AwaitMetadata():
+                    return False
+        except LogClosed:
+            return False
+        except MillpondError as error:
+            self._on_error(error)
+            return False
+        return True
+
+    async def _sync(self, asked: list[Asked]) -> None:
+        """All of them at once; a log that fails refuses from then on, and is not asked for again."""
+        flushes = [each.partition.log.flush() for each in asked if each.partition.is_flushed_by_group]
+        for outcome in await asyncio.gather(*flushes, return_exceptions=True):
+            if isinstance(outcome, BaseException) and not isinstance(outcome, LogClosed):
+                if not isinstance(outcome, StorageError):
+                    raise outcome
+                self._on_error(outcome)
+
+
+def _answer(data: PartitionData) -> FetchAnswer:
+    diverging = data.diverging_epoch
+    return FetchAnswer(
+        error=data.error_code,
+        diverging=None
+        if diverging is None or diverging.epoch < 0
+        else DivergingEpoch(LeaderEpoch(diverging.epoch), Offset(diverging.end_offset)),
+        high_watermark=Offset(data.high_watermark),
+        log_start=Offset(data.log_start_offset),
+        base_offset=parse_header(data.records).base_offset if data.records else None,
+    )
