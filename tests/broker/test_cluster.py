@@ -50,3 +50,123 @@ async def test_a_topic_made_through_any_broker_is_seen_by_all_and_survives_a_res
     await cluster.start_all()
     assert all_have(cluster, *names)
     await cluster.stop_all()
+
+
+@with_three
+async def test_two_of_three_go_on_and_the_third_catches_up(cluster: SimCluster) -> None:
+    await cluster.start_all()
+    lost = cluster.controller()
+    assert lost is not None
+    lost.cut_power()
+    assert all([await machine.create_topic(f"without-{machine.node_id}") for machine in cluster.up])
+    await until(lambda: all(not m.broker.node.image.is_live(lost.node_id) for m in cluster.up if m.broker))
+    broker = await lost.start()
+    assert all_have(cluster, *(f"without-{m.node_id}" for m in cluster.up if m is not lost))
+    assert broker.node.image.is_live(lost.node_id)
+    await cluster.stop_all()
+
+
+@with_three
+async def test_one_of_three_changes_nothing(cluster: SimCluster) -> None:
+    await cluster.start_all()
+    machine, *others = cluster.up
+    for other in others:
+        other.kill()
+    assert not await machine.create_topic("alone")
+    assert machine.broker is not None
+    assert "alone" not in machine.broker.node.image.topics
+    assert not machine.broker.life.holds_lease()
+    for other in others:
+        await other.start()
+    assert await machine.create_topic("together")
+    await cluster.stop_all()
+
+
+@with_three
+async def test_a_broker_that_is_stopped_for_a_while_is_fenced_and_registers_again(cluster: SimCluster) -> None:
+    await cluster.start_all()
+    paused = next(machine for machine in cluster.up if machine is not cluster.controller())
+    others = [machine for machine in cluster.up if machine is not paused]
+    epochs = [paused.broker.life.epoch if paused.broker else -1]
+    paused.host.pause()
+    await until(lambda: all(not m.broker.node.image.is_live(paused.node_id) for m in others if m.broker))
+    paused.host.resume()
+    await until(lambda: all(m.broker.node.image.is_live(paused.node_id) for m in cluster.up if m.broker))
+    assert paused.broker is not None
+    await until(lambda: paused.broker is not None and paused.broker.life.holds_lease())
+    assert paused.broker.life.epoch > epochs[0]
+    await cluster.stop_all()
+
+
+@with_three
+async def test_changes_asked_of_all_brokers_at_once_are_all_made(cluster: SimCluster) -> None:
+    await cluster.start_all()
+    wanted = [(machine, f"{machine.node_id}-{number}") for machine in cluster.up for number in range(5)]
+    made = await asyncio.gather(*(machine.create_topic(name) for machine, name in wanted))
+    assert all(made)
+    await until(lambda: all_have(cluster, *(name for _, name in wanted)))
+    images = [machine.broker.node.image for machine in cluster.up if machine.broker]
+    assert images[0] == images[1] == images[2]
+    await cluster.stop_all()
+
+
+# Strangers
+
+
+@with_three
+async def test_a_broker_with_another_secret_is_refused_and_told_what_to_do(cluster: SimCluster) -> None:
+    starting = [asyncio.create_task(cluster[node_id].start()) for node_id in (1, 2)]
+    with pytest.raises(InvalidSetting, match="cluster secret"):
+        await cluster[3].start(cluster_secret=b"something quite different")
+    for task in starting:
+        await task
+    assert await cluster[1].create_topic("orders")
+    await cluster.stop_all()
+
+
+@with_three
+async def test_a_broker_of_another_cluster_is_refused(cluster: SimCluster) -> None:
+    starting = [asyncio.create_task(cluster[node_id].start()) for node_id in (1, 2)]
+    with pytest.raises(InvalidSetting, match="belongs to cluster 'millpond', and broker 3 to 'another'"):
+        await cluster[3].start(cluster_id="another")
+    for task in starting:
+        await task
+    await cluster.stop_all()
+
+
+@with_three
+async def test_a_second_broker_with_a_node_id_that_is_taken_is_refused(cluster: SimCluster) -> None:
+    await cluster.start_all()
+    impostor = SimCluster(cluster.sim, 0)
+    impostor.peers = cluster.peers
+    from tests.broker.clusters import Machine  # noqa: PLC0415
+
+    second = Machine(impostor, 9)
+    second.node_id = 2
+    with pytest.raises(InvalidSetting, match="node id 2 is taken"):
+        await second.start(host="m9")
+    assert await cluster[2].create_topic("still-mine")
+    await cluster.stop_all()
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"cluster_secret": b"short"}, "openssl rand"),
+        ({"node_id": 7}, "add this broker to peers"),
+        ({"configs": {"broker.session.timeout.ms": "900"}}, "two heartbeats"),
+    ],
+)
+def test_settings_that_do_not_fit_together_are_refused(changes: dict[str, object], told: str) -> None:
+    async def scenario(sim: Simulation) -> None:
+        with pytest.raises(InvalidSetting, match=told):
+            await SimCluster(sim, 3)[1].start(**changes)
+
+    simulate(1, scenario)
+
+
+def test_the_secret_is_not_shown() -> None:
+    async def scenario(sim: Simulation) -> str:
+        return repr(SimCluster(sim, 3)[1].settings())
+
+    assert "all brokers" not in simulate(1, scenario)

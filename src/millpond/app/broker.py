@@ -259,7 +259,10 @@ class _Parts:
             return
         refusals, voters = self.cluster.links.refusals, self.metadata.quorum.raft.membership.voters
         if not self.metadata.quorum.raft.membership.is_majority(set(voters) - refusals.keys()):
-            raise InvalidSetting("; ".join(dict.fromkeys(refusals.values())))
+            raise InvalidSetting("; ".join(dict.fromkeys(map(str, refusals.values()))))
+        for refusal in refusals.values():
+            if refusal.is_taken:
+                raise InvalidSetting(str(refusal))
 
     async def close(self) -> None:
         if self.cluster is not None:

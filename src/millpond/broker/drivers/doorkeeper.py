@@ -12,11 +12,10 @@ from millpond.broker.drivers.links import Identity
 from millpond.core.cluster.handshake import NONCE_BYTES, Handshake, Side
 from millpond.model.ports import Rng
 from millpond.protocol.messages.hello import HelloRequest, HelloResponse
-from millpond.protocol.messages.prove import ProveRequest, ProveResponse
+from millpond.protocol.messages.prove import REFUSED, TAKEN, ProveRequest, ProveResponse
 
 PRESENT_SECONDS = 10.0
 """A broker that said something within this time is there, so that another by its name is not."""
-REFUSED = 1
 
 
 @dataclass(slots=True)
@@ -38,7 +37,9 @@ class Doorkeeper:
     def hello(self, session: Session, request: HelloRequest) -> HelloResponse:
         why_not = self._why_not(request)
         if why_not is not None:
-            return HelloResponse(error_code=REFUSED, error_message=why_not)
+            return HelloResponse(
+                error_code=TAKEN if request.node_id == self._identity.node_id else REFUSED, error_message=why_not
+            )
         nonce = self._rng.getrandbits(8 * NONCE_BYTES).to_bytes(NONCE_BYTES, "big")
         session.broker = None
         session.handshake = Handshake(
@@ -81,7 +82,7 @@ class Doorkeeper:
                 f"node id {broker} is taken by a broker with another data directory, which is up; give each broker of "
                 "a cluster its own node-id"
             )
-            return ProveResponse(error_code=REFUSED, error_message=why)
+            return ProveResponse(error_code=TAKEN, error_message=why)
         session.broker = broker
         self._present[broker] = (directory, self._loop.time())
         return ProveResponse(proof=handshake.proof(Side.SERVER, secret))

@@ -31,7 +31,7 @@ from millpond.protocol.messages.fields import Message
 from millpond.protocol.messages.headers import parse_response_header, request_frame
 from millpond.protocol.messages.hello import HelloRequest, HelloResponse
 from millpond.protocol.messages.propose_change import ProposeChangeRequest, ProposeChangeResponse
-from millpond.protocol.messages.prove import ProveRequest, ProveResponse
+from millpond.protocol.messages.prove import TAKEN, ProveRequest, ProveResponse
 from millpond.protocol.messages.raft_messages import RaftMessagesRequest
 
 CONNECT_SECONDS = 2.0
@@ -53,6 +53,11 @@ class Unanswered(Exception):
 
 class RefusedByPeer(Exception):
     """The other broker does not want this one; `str(error)` says why, and what to do."""
+
+    def __init__(self, why: str | None, *, is_taken: bool = False) -> None:
+        super().__init__(why or "no reason given")
+        self.is_taken = is_taken
+        """Another broker has this one's node id: going on would do harm."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +86,7 @@ class Link:
         rng: Rng,
         *,
         address_of: Callable[[int], tuple[str, int] | None],
-        on_refused: Callable[[int, str | None], None],
+        on_refused: Callable[[int, RefusedByPeer | None], None],
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._to = to
@@ -199,7 +204,7 @@ class Link:
         pause = min(BACKOFF_SECONDS_MAX, BACKOFF_SECONDS_MIN * 2 ** min(self._failures, 10))
         self._not_before = self._loop.time() + self._rng.uniform(pause / 2, pause)
         if isinstance(error, RefusedByPeer):
-            self._on_refused(self._to, str(error))
+            self._on_refused(self._to, error)
 
     async def _greet(self, connection: ClientConnection) -> None:
         mine, nonce = self._identity, self._rng.getrandbits(8 * NONCE_BYTES).to_bytes(NONCE_BYTES, "big")
@@ -212,7 +217,7 @@ class Link:
         )
         challenge = await self._ask(connection, hello, HelloResponse)
         if challenge.error_code:
-            raise RefusedByPeer(challenge.error_message or "no reason given")
+            raise RefusedByPeer(challenge.error_message, is_taken=challenge.error_code == TAKEN)
         handshake = Handshake(
             cluster_id=mine.cluster_id,
             client=mine.node_id,
@@ -231,7 +236,7 @@ class Link:
                 "another one, most likely; give all brokers of a cluster the same"
             ) from None
         if proved.error_code:
-            raise RefusedByPeer(proved.error_message or "no reason given")
+            raise RefusedByPeer(proved.error_message, is_taken=proved.error_code == TAKEN)
         if not handshake.is_proved_by(proved.proof, Side.SERVER, mine.secret):
             raise RefusedByPeer(
                 f"whoever answers at the address of broker {self._to} does not know the cluster secret; look at peers, "
@@ -254,7 +259,7 @@ class Links:
         self._rng = rng
         self._address_of = address_of
         self._links: dict[tuple[int, Purpose], Link] = {}
-        self.refusals: dict[int, str] = {}
+        self.refusals: dict[int, RefusedByPeer] = {}
         """Brokers that do not want this one, and why."""
 
     def _link(self, to: int, purpose: Purpose) -> Link:
@@ -265,7 +270,7 @@ class Links:
             )
         return link
 
-    def _note_refusal(self, by: int, why: str | None) -> None:
+    def _note_refusal(self, by: int, why: RefusedByPeer | None) -> None:
         if why is None:
             self.refusals.pop(by, None)
         else:

@@ -3,9 +3,13 @@
 Behaviour: answered only where the proof is right; otherwise the connection ends without a word.
 """
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from millpond.protocol.messages.fields import data, int16, served, string, wire
+
+REFUSED: Final = 1
+TAKEN: Final = 2
+"""In answers to Hello and Prove: not now, or with these settings never; and, another broker has this node id."""
 
 
 @wire
