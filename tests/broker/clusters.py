@@ -79,11 +79,11 @@ class Machine:
         self.host.cut_power()
         self.disk.crash()
 
-    async def create_topic(self, name: str, *, partitions: int = 1) -> bool:
+    async def create_topic(self, name: str, *, partitions: int = 1, replication: int = 1) -> bool:
         """Whether it was made; False where it is not known, or was refused."""
         broker = self.broker
         assert broker is not None
-        node, wanted = broker.node, [NewTopic(name=name, partitions=partitions)]
+        node, wanted = broker.node, [NewTopic(name=name, partitions=partitions, replication_factor=replication)]
         try:
             decision = await self.host.run(
                 node.metadata.decide(lambda image: create_topics(image, wanted, static=node.static, rng=node.rng))

@@ -19,8 +19,10 @@ from millpond.app.http_door import HttpDoor
 from millpond.broker.cluster import Cluster
 from millpond.broker.drivers.controller import Controller
 from millpond.broker.drivers.doorkeeper import Doorkeeper
+from millpond.broker.drivers.followers import Followers
 from millpond.broker.drivers.group_shard import Surroundings
 from millpond.broker.drivers.groups import GroupCoordinator
+from millpond.broker.drivers.in_sync import keep_in_sync
 from millpond.broker.drivers.life import BrokerLife
 from millpond.broker.drivers.links import Identity, Links
 from millpond.broker.drivers.metadata import MetadataLog, ask_nobody
@@ -160,6 +162,7 @@ class Broker:
         work = [keep_up(parts.metadata, parts.partitions, clock, pause_seconds=pause, on_error=on_error)]
         if parts.cluster is not None:
             work.append(parts.life.run())
+            work.append(keep_in_sync(parts.metadata, parts.partitions, clock, on_error=on_error))
         return cls(node, server, parts, [asyncio.get_running_loop().create_task(each) for each in work], door)
 
     async def stop(self, *, grace_seconds: float = 10) -> None:
@@ -182,6 +185,7 @@ class _Parts:
     metadata: MetadataLog
     partitions: PartitionTable
     life: BrokerLife
+    followers: Followers | None
     cluster: Cluster | None
 
     @classmethod
@@ -234,13 +238,35 @@ class _Parts:
             node_id,
             metadata,
             links,
+            directory_id=directory_id,
             heartbeat_seconds=_whole("broker.heartbeat.interval.ms", configs) / 1000,
             session_seconds=session_s,
             clock_drift_max=quorum.raft.settings.clock_drift_max,
             on_error=on_error,
         )
-        partitions = PartitionTable(filesystem, settings.data_directory, node_id, configs, on_error=on_error)
-        return cls(metadata=metadata, partitions=partitions, life=life, cluster=cluster)
+        partitions = PartitionTable(
+            filesystem,
+            settings.data_directory,
+            node_id,
+            configs,
+            clock=clock,
+            holds_lease=None if links is None else life.holds_lease,
+            lag_ms_max=_whole("replica.lag.time.max.ms", configs),
+            on_error=on_error,
+        )
+        partitions.is_this_life = life.is_this_life
+        followers = None
+        if links is not None:
+            followers = Followers(
+                node_id,
+                partitions,
+                links.fetch,
+                rng,
+                image=lambda: metadata.image,
+                broker_epoch=lambda: life.epoch,
+                on_error=on_error,
+            )
+        return cls(metadata=metadata, partitions=partitions, life=life, followers=followers, cluster=cluster)
 
     async def join(self) -> None:
         """Returns when the image is the cluster's, and what this broker leads by it is open."""
@@ -267,6 +293,8 @@ class _Parts:
     async def close(self) -> None:
         if self.cluster is not None:
             await self.cluster.controller.close()
+        if self.followers is not None:
+            await self.followers.close()
         await self.partitions.close()
         await self.metadata.close()
         if self.cluster is not None:

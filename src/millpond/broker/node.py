@@ -12,7 +12,8 @@ from millpond.broker.drivers.partition import Partition
 from millpond.broker.drivers.partitions import PartitionTable
 from millpond.broker.drivers.producer_ids import ProducerIds
 from millpond.core.metadata.image import Image
-from millpond.model.errors import MillpondError, UnknownTopicId, UnknownTopicOrPartition
+from millpond.model.errors import MillpondError, NotLeader, UnknownTopicId, UnknownTopicOrPartition
+from millpond.model.ids import TopicPartition
 from millpond.model.ports import Clock, Rng
 
 
@@ -35,7 +36,7 @@ class Node:
     def find(self, topic: str, topic_id: bytes, partition: int) -> Partition | MillpondError:
         """By id where there is one, and then the name is empty; or why there is none."""
         found = self.partitions.named(topic, partition) if topic else self.partitions.with_id(topic_id, partition)
-        if found is not None:
+        if found is not None and found.leading is not None:
             return found
         known = self.image.topics_by_id.get(topic_id)
         failure = self.partitions.failure(topic or (known.name if known else ""), partition)
@@ -43,7 +44,10 @@ class Node:
             return failure
         if not topic and topic_id not in self.image.topics_by_id:
             return UnknownTopicId(f"there is no topic with id {topic_id.hex()}; ask for metadata by name")
-        return UnknownTopicOrPartition(f"partition {partition} of {topic or topic_id.hex()} is not on this broker")
+        name = topic or self.image.topics_by_id[topic_id].name
+        if self.image.partition(TopicPartition(name, partition)) is not None:
+            return NotLeader(f"this broker does not lead partition {partition} of {name}; ask for metadata")
+        return UnknownTopicOrPartition(f"there is no partition {partition} of {name}; ask for metadata")
 
     @property
     def image(self) -> Image:

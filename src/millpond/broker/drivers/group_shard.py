@@ -24,7 +24,7 @@ from millpond.core.groups.registry import ForGroup, GroupRegistry
 from millpond.core.groups.requests import Request, refusal
 from millpond.core.groups.settings import GroupSettings
 from millpond.core.groups.stores import OffsetChange, OffsetStore
-from millpond.model.errors import DiskFailed, InvalidRecord, StorageError
+from millpond.model.errors import DiskFailed, InvalidRecord, NotEnoughReplicasAfterAppend, NotLeader, StorageError
 from millpond.model.ids import Offset, TimestampMs
 from millpond.model.limits import MIB
 from millpond.model.ports import Clock, Rng
@@ -55,6 +55,7 @@ class _Waiting(NamedTuple):
 class GroupShard:
     def __init__(self, partition: Partition, is_ours: IsOurs, shared: Surroundings) -> None:
         self._partition = partition
+        self.leader_epoch = partition.leader_epoch
         self._is_ours = is_ours
         self._shared = shared
         self._topics: Mapping[str, Topic] = {}
@@ -165,7 +166,7 @@ class GroupShard:
         try:
             batch = encode_batch([NewRecord(value, key=key, timestamp=stamp)])
             self._outbox.append(self._partition.append(bytearray(batch)))
-        except StorageError:
+        except (StorageError, NotLeader):
             self._fail()
 
     async def _send_all(self) -> None:
@@ -180,7 +181,7 @@ class GroupShard:
                         await self._partition.wait_visible(appended)
                 if self._outbox:  # a failure empties it
                     self._outbox.popleft()
-        except StorageError:
+        except (StorageError, NotLeader, NotEnoughReplicasAfterAppend):
             self._fail()
         finally:
             self._sender = None

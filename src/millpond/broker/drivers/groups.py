@@ -62,11 +62,10 @@ class GroupCoordinator:
 
     def follow(self, before: Image, after: Image) -> None:
         """Shards come and go with the partitions that keep them."""
+        self._close_lost()
         offsets = after.topics.get(CONSUMER_OFFSETS)
         for number in range(len(offsets.partitions) if offsets else 0):
             self._open(number, after)
-        for number in [each for each in self._shards if self._partitions.named(CONSUMER_OFFSETS, each) is None]:
-            self._shards.pop(number).close()
         if before.topics_by_id != after.topics_by_id:
             topics = _topics(after)
             for shard in self._shards.values():
@@ -104,6 +103,14 @@ class GroupCoordinator:
 
     # Which shard
 
+    def leader_of(self, group: str, this_broker: int) -> int:
+        """The broker that looks after the group; any, while there is nowhere to keep one. -1 where nobody can."""
+        number = self.partition_of(group)
+        if number is None:
+            return this_broker
+        partition = self._metadata.image.partition(TopicPartition(CONSUMER_OFFSETS, number))
+        return partition.leader if partition is not None else -1
+
     def partition_of(self, group: str) -> int | None:
         """Of `__consumer_offsets`; None while there is no such topic."""
         topic = self._metadata.image.topics.get(CONSUMER_OFFSETS)
@@ -113,11 +120,17 @@ class GroupCoordinator:
         number = self.partition_of(group)
         return self._open(number, self._metadata.image) if number is not None else None
 
+    def _close_lost(self) -> None:
+        for number, shard in list(self._shards.items()):
+            partition = self._partitions.named(CONSUMER_OFFSETS, number)
+            if partition is None or partition.leading is None or partition.leader_epoch != shard.leader_epoch:
+                self._shards.pop(number).close()
+
     def _open(self, number: int, image: Image) -> GroupShard | None:
         """Also for a partition whose log could not be opened at first."""
         shard = self._shards.get(number)
         partition = self._partitions.named(CONSUMER_OFFSETS, number)
-        if shard is None and partition is not None:
+        if shard is None and partition is not None and partition.leading is not None:
             shard = GroupShard(partition, lambda group: self.partition_of(group) == number, self._shared)
             self._shards[number] = shard
             shard.load(_topics(image))

@@ -6,12 +6,13 @@ Driven by app, which starts and cancels it.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from millpond.broker.drivers.links import Links
 from millpond.broker.drivers.metadata import MetadataLog
-from millpond.core.metadata.commands import Endpoint
+from millpond.core.metadata.commands import Command, Endpoint, RegisterBroker
 from millpond.core.metadata.elections import register_broker
+from millpond.core.metadata.image import Image
 from millpond.model.errors import MillpondError
 from millpond.protocol.messages.broker_heartbeat import ALIVE, REGISTER_AGAIN
 
@@ -26,6 +27,7 @@ class BrokerLife:
         metadata: MetadataLog,
         links: Links | None,
         *,
+        directory_id: bytes,
         heartbeat_seconds: float,
         session_seconds: float,
         clock_drift_max: float,
@@ -42,6 +44,9 @@ class BrokerLife:
         self._loop = asyncio.get_running_loop()
         self._endpoints: tuple[Endpoint, ...] = ()
         self._lease_until = 0.0
+        self._directory_id = directory_id
+        self._epochs: set[int] = set()
+        """That this process has asked for; one of them is, or will be, the image's."""
         self.epoch = -1
         """Of this registration."""
 
@@ -56,8 +61,17 @@ class BrokerLife:
     async def register(self, endpoints: tuple[Endpoint, ...]) -> None:
         """Returns when a majority knows that this broker is up, and where."""
         self._endpoints = endpoints
-        await self._metadata.submit(lambda image: register_broker(image, self._node_id, endpoints=endpoints))
+        await self._metadata.submit(self._registration)
         self.epoch = self._metadata.image.brokers[self._node_id].epoch
+
+    def _registration(self, image: Image) -> Sequence[Command]:
+        commands = register_broker(image, self._node_id, endpoints=self._endpoints, directory_id=self._directory_id)
+        self._epochs |= {each.epoch for each in commands if isinstance(each, RegisterBroker)}
+        return commands
+
+    def is_this_life(self, epoch: int) -> bool:
+        """Whether it was this process that registered with the broker epoch."""
+        return epoch in self._epochs
 
     async def run(self) -> None:
         assert self._links is not None

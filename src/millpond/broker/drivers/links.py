@@ -26,7 +26,8 @@ from millpond.model.ports import Buffer, Rng
 from millpond.net.client import ClientConnection, open_connection
 from millpond.protocol.messages import propose_change
 from millpond.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
-from millpond.protocol.messages.compiler import decode
+from millpond.protocol.messages.compiler import decode, is_flexible
+from millpond.protocol.messages.fetch import FetchRequest, FetchResponse
 from millpond.protocol.messages.fields import Message
 from millpond.protocol.messages.headers import parse_response_header, request_frame
 from millpond.protocol.messages.hello import HelloRequest, HelloResponse
@@ -43,6 +44,9 @@ UNSENT_BYTES_MAX = 16 * MIB
 WAITING_MESSAGES_MAX = 64
 """For a connection that is being made; they are lost if it is not."""
 ANSWER_BYTES_MAX = MIB
+COPIES_BYTES_MAX = 128 * MIB
+"""More than any one batch, with what a fetch may bring beside it."""
+FETCH_VERSION = 17
 
 Response = TypeVar("Response", bound=Message)
 
@@ -74,6 +78,7 @@ class Purpose(Enum):
     RAFT = "raft"
     CHANGES = "changes"
     HEARTBEATS = "heartbeats"
+    COPIES = "copies"
 
 
 class Link:
@@ -87,8 +92,10 @@ class Link:
         *,
         address_of: Callable[[int], tuple[str, int] | None],
         on_refused: Callable[[int, RefusedByPeer | None], None],
+        answer_bytes_max: int = ANSWER_BYTES_MAX,
     ) -> None:
         self._loop = asyncio.get_running_loop()
+        self._answer_bytes_max = answer_bytes_max
         self._to = to
         self._identity = identity
         self._rng = rng
@@ -121,7 +128,9 @@ class Link:
 
     # With an answer
 
-    async def request(self, message: Message, response_class: type[Response], until: float) -> Response:
+    async def request(
+        self, message: Message, response_class: type[Response], until: float, *, version: int = 0
+    ) -> Response:
         try:
             async with asyncio.timeout_at(min(until, self._loop.time() + ANSWER_SECONDS)):
                 while (connection := self._connection) is None or connection.is_closing:
@@ -132,23 +141,26 @@ class Link:
                         await asyncio.wait([self._connecting])
                     else:
                         await asyncio.sleep(max(0.001, self._not_before - self._loop.time()))
-                return await self._ask(connection, message, response_class)
+                return await self._ask(connection, message, response_class, version=version)
         except TimeoutError:
             if self._connection is not None:
                 self._connection.abort()
             raise Unanswered(f"broker {self._to} did not answer in time") from None
 
-    async def _ask(self, connection: ClientConnection, message: Message, response_class: type[Response]) -> Response:
+    async def _ask(
+        self, connection: ClientConnection, message: Message, response_class: type[Response], *, version: int = 0
+    ) -> Response:
         number = self._next_id()
         answer = self._loop.create_future()
         self._answers[number] = answer
         try:
-            connection.send(request_frame(message, 0, correlation_id=number, client_id=None))
+            connection.send(request_frame(message, version, correlation_id=number, client_id=None))
             frame = await answer
         finally:
             self._answers.pop(number, None)
-        _, position = parse_response_header(frame, header_version=0)
-        response, _ = decode(response_class, frame, 0, position)
+        header_version = 1 if is_flexible(response_class, version) else 0
+        _, position = parse_response_header(frame, header_version=header_version)
+        response, _ = decode(response_class, frame, version, position)
         return response
 
     def _next_id(self) -> int:
@@ -181,7 +193,7 @@ class Link:
                 if address is None:
                     raise Unanswered(f"it is not known where broker {self._to} is")
                 connection = await open_connection(
-                    *address, on_frame=self._on_frame, on_lost=self._on_lost, frame_bytes_max=ANSWER_BYTES_MAX
+                    *address, on_frame=self._on_frame, on_lost=self._on_lost, frame_bytes_max=self._answer_bytes_max
                 )
                 await self._greet(connection)
         except (OSError, TimeoutError, Unanswered, RefusedByPeer, MalformedMessage) as error:
@@ -266,7 +278,12 @@ class Links:
         link = self._links.get((to, purpose))
         if link is None:
             link = self._links[to, purpose] = Link(
-                to, self._identity, self._rng, address_of=self._address_of, on_refused=self._note_refusal
+                to,
+                self._identity,
+                self._rng,
+                address_of=self._address_of,
+                on_refused=self._note_refusal,
+                answer_bytes_max=COPIES_BYTES_MAX if purpose is Purpose.COPIES else ANSWER_BYTES_MAX,
             )
         return link
 
@@ -307,6 +324,16 @@ class Links:
         request = BrokerHeartbeatRequest(broker_epoch=broker_epoch, directory_id=self._identity.directory_id)
         try:
             return await self._link(controller, Purpose.HEARTBEATS).request(request, BrokerHeartbeatResponse, until)
+        except (Unanswered, MalformedMessage):
+            return None
+
+    async def fetch(self, leader: int, request: FetchRequest) -> FetchResponse | None:
+        """None where no answer came."""
+        until = self._loop.time() + request.max_wait_ms / 1000 + ANSWER_SECONDS
+        try:
+            return await self._link(leader, Purpose.COPIES).request(
+                request, FetchResponse, until, version=FETCH_VERSION
+            )
         except (Unanswered, MalformedMessage):
             return None
 

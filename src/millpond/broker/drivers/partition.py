@@ -200,9 +200,7 @@ class Partition:
         log.on_durable = self._note_kept
 
     def learn_high_watermark(self, told: Offset) -> None:
-        self.high_watermark = high_watermark_of_follower(
-            self.high_watermark, told=told, log_end=self.log.next_offset
-        )
+        self.high_watermark = high_watermark_of_follower(self.high_watermark, told=told, log_end=self.log.next_offset)
 
     # Waiting for more
 

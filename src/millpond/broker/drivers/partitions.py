@@ -167,7 +167,7 @@ class PartitionTable:
         write_document(self._filesystem, directory, TOPIC_ID, topic_id)
 
     async def begin_anew(self, partition: Partition, at: Offset) -> None:
-        """Empties a follower's log and begins it at an offset. A crash in between leaves less, which is copied again."""
+        """Empties a follower's log and begins it at an offset. What a crash in between leaves is copied again."""
         old, directory = partition.log, partition.log.directory
         old.abandon()
         loop = asyncio.get_running_loop()

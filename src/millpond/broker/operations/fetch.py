@@ -9,10 +9,18 @@ import asyncio
 from typing import NamedTuple
 
 from millpond.broker.drivers.partition import Partition
+from millpond.core.replication.following import DivergingEpoch, diverging
 from millpond.model.errors import MillpondError
 from millpond.model.ids import LeaderEpoch, Offset
 
 NOTHING = memoryview(b"")
+
+
+class Follower(NamedTuple):
+    broker: int
+    broker_epoch: int
+    last_fetched_epoch: LeaderEpoch
+    now_ms: int
 
 
 class Wanted(NamedTuple):
@@ -21,6 +29,8 @@ class Wanted(NamedTuple):
     offset: Offset
     bytes_max: int
     leader_epoch: LeaderEpoch
+    follower: Follower | None = None
+    """The broker that copies the partition; a consumer otherwise."""
 
 
 class Fetched(NamedTuple):
@@ -30,6 +40,8 @@ class Fetched(NamedTuple):
     error: MillpondError | None = None
     has_more: bool = False
     """More can be read behind the data at once, as behind a segment's end."""
+    diverging: DivergingEpoch | None = None
+    """Where a follower's log parts from this one."""
     next_offset: Offset = Offset(-1)
     """Where the data takes the consumer; no further than where it asked, if there is none."""
 
@@ -38,7 +50,7 @@ def fetch_now(wanted: list[Wanted], *, bytes_min: int, bytes_max: int) -> list[F
     """One answer for each, in the same order; None where that is too little, and worth a wait."""
     fetched = read_now(wanted, bytes_max=bytes_max)
     size = sum([len(each.data) for each in fetched])
-    if size < bytes_min and not any(each.error or each.has_more for each in fetched):
+    if size < bytes_min and not any(each.error or each.has_more or each.diverging for each in fetched):
         return None
     if size:
         _count(wanted, fetched)
@@ -53,7 +65,7 @@ async def fetch(wanted: list[Wanted], *, bytes_min: int, bytes_max: int, wait_ms
         if loop.time() >= deadline:
             bytes_min = 0
         else:
-            await _wait_for_more([each.partition for each in wanted if isinstance(each.partition, Partition)], deadline)
+            await _wait_for_more(wanted, deadline)
     return fetched
 
 
@@ -61,7 +73,7 @@ def _count(wanted: list[Wanted], fetched: list[Fetched]) -> None:
     for each, answer in zip(wanted, fetched):  # noqa: B905 - as many as there were; this runs for each fetch
         size_bytes = len(answer.data)
         partition = each.partition
-        if size_bytes and isinstance(partition, Partition):
+        if size_bytes and isinstance(partition, Partition) and each.follower is None:
             partition.fetched_bytes += size_bytes
             partition.fetched_messages += answer.next_offset - each.offset
 
@@ -84,27 +96,53 @@ def _read(wanted: Wanted, bytes_left: int, *, is_first: bool) -> Fetched:
     log = partition.log
     try:
         partition.check_epoch(wanted.leader_epoch)
+        partition.require_leader()
+        if wanted.follower is not None:
+            return _read_for(wanted.follower, partition, wanted, bytes_left, is_first=is_first)
         room = min(wanted.bytes_max, bytes_left)
         data, next_offset = partition.read(wanted.offset, bytes_max=room) if room > 0 else (NOTHING, wanted.offset)
         if len(data) > room and not is_first:
             data, next_offset = NOTHING, wanted.offset
         has_more = len(data) > 0 and next_offset < partition.high_watermark
-        return Fetched(data, partition.high_watermark, log.start_offset, None, has_more, next_offset)
+        return Fetched(data, partition.high_watermark, log.start_offset, None, has_more, next_offset=next_offset)
     except MillpondError as error:
         return Fetched(NOTHING, partition.high_watermark, log.start_offset, error)
 
 
-async def _wait_for_more(partitions: list[Partition], deadline: float) -> None:
+def _read_for(follower: Follower, partition: Partition, wanted: Wanted, bytes_left: int, *, is_first: bool) -> Fetched:
+    """All there is, also what consumers may not see yet; that the follower asks tells what it has."""
+    log = partition.log
+    parting = diverging(
+        log.epochs,
+        log_end=log.next_offset,
+        last_fetched_epoch=follower.last_fetched_epoch,
+        fetch_offset=wanted.offset,
+    )
+    if parting is not None:
+        return Fetched(NOTHING, partition.high_watermark, log.start_offset, diverging=parting)
+    room = min(wanted.bytes_max, bytes_left)
+    data, next_offset = log.read(wanted.offset, bytes_max=room) if room > 0 else (NOTHING, wanted.offset)
+    partition.follower_fetched(
+        follower.broker, broker_epoch=follower.broker_epoch, offset=wanted.offset, now_ms=follower.now_ms
+    )
+    if len(data) > room and not is_first:
+        data = NOTHING
+    has_more = len(data) > 0 and next_offset < log.next_offset
+    return Fetched(data, partition.high_watermark, log.start_offset, has_more=has_more, next_offset=next_offset)
+
+
+async def _wait_for_more(wanted: list[Wanted], deadline: float) -> None:
+    waits = [(each.partition, each.follower is not None) for each in wanted if isinstance(each.partition, Partition)]
     loop = asyncio.get_running_loop()
     waiter = loop.create_future()
     timer = loop.call_at(deadline, _end_wait, waiter)
-    for partition in partitions:
-        partition.add_waiter(waiter)
+    for partition, is_followed in waits:
+        partition.add_waiter(waiter, for_follower=is_followed)
     try:
         await waiter
     finally:
         timer.cancel()
-        for partition in partitions:
+        for partition, _ in waits:
             partition.remove_waiter(waiter)
 
 

@@ -28,6 +28,9 @@ INFLATION_MAX = 16
 """A batch for a topic that looks inside may inflate to this many times `max.message.bytes`: it is done on the loop."""
 
 
+TIMEOUT_MS = 30_000
+
+
 class Produced(NamedTuple):
     base_offset: Offset = Offset(-1)
     append_time: TimestampMs = NO_TIMESTAMP
@@ -43,6 +46,8 @@ class Pending(NamedTuple):
     appended: Appended | None = None
     append_time: TimestampMs = NO_TIMESTAMP
     error: MillpondError | None = None
+    acks_all: bool = True
+    """Whether it is acknowledged when every replica in sync has it, or when this one has."""
 
 
 def begin(partition: Partition | MillpondError, batch: Buffer | None, *, now_ms: int, acks_all: bool) -> Pending:
@@ -57,7 +62,7 @@ def begin(partition: Partition | MillpondError, batch: Buffer | None, *, now_ms:
         if acks_all:
             _check_in_sync(partition)
         batch, append_time = _prepared(partition, batch, now_ms)
-        return Pending(partition, partition.append(batch), append_time)
+        return Pending(partition, partition.append(batch), append_time, acks_all=acks_all)
     except MillpondError as error:
         return Pending(error=error)
 
@@ -65,7 +70,7 @@ def begin(partition: Partition | MillpondError, batch: Buffer | None, *, now_ms:
 def finish_now(pending: Sequence[Pending]) -> list[Produced] | None:
     """One answer for each, in the same order, where nobody has to wait; None otherwise."""
     produced = []
-    for partition, appended, append_time, error in pending:
+    for partition, appended, append_time, error, _ in pending:
         if partition is None or appended is None:
             produced.append(Produced(error=error))
         elif partition.high_watermark > appended.last_offset:
@@ -75,31 +80,36 @@ def finish_now(pending: Sequence[Pending]) -> list[Produced] | None:
     return produced
 
 
-async def finish(pending: Sequence[Pending]) -> list[Produced]:
-    """The same, when all are kept."""
+async def finish(pending: Sequence[Pending], *, timeout_ms: int = TIMEOUT_MS) -> list[Produced]:
+    """The same, when all are kept, or the time for copies to be made is up."""
+    until = asyncio.get_running_loop().time() + timeout_ms / 1000
     if len(pending) == 1:
-        return [await _finish(pending[0])]
-    return list(await asyncio.gather(*map(_finish, pending)))
+        return [await _finish(pending[0], until)]
+    return list(await asyncio.gather(*[_finish(each, until) for each in pending]))
 
 
-async def _finish(pending: Pending) -> Produced:
-    partition, appended, append_time, error = pending
+async def _finish(pending: Pending, until: float) -> Produced:
+    partition, appended, append_time, error, acks_all = pending
     if partition is None or appended is None:
         return Produced(error=error)
     try:
-        await partition.wait_visible(appended)
+        if acks_all:
+            await partition.wait_visible(appended, until=until)
+        else:
+            await partition.wait_kept(appended)
     except MillpondError as failure:
         return Produced(error=failure)
     return Produced(appended.base_offset, append_time, partition.log.start_offset)
 
 
 def _check_in_sync(partition: Partition) -> None:
-    least = partition.config.insync_replicas_min
-    if partition.in_sync < least:
+    in_sync, least = len(partition.require_leader().members.isr), partition.config.insync_replicas_min
+    if in_sync < least:
         raise NotEnoughReplicas(
-            f"{partition.at} has {partition.in_sync} replicas in sync and its topic's min.insync.replicas is {least}; "
-            f"lower it, or produce with acks=1"
+            f"{partition.at} has {in_sync} replicas in sync and its topic's min.insync.replicas is {least}; "
+            f"start the brokers that are down, lower it, or produce with acks=1"
         )
+
 
 
 def _prepared(partition: Partition, batch: Buffer, now_ms: int) -> tuple[Buffer, TimestampMs]:

@@ -58,6 +58,13 @@ _OWN = (
         3,
         "The replicas of __consumer_offsets; fewer where there are fewer brokers when it is first made.",
     ),
+    _own(
+        "replica.lag.time.max.ms",
+        _INT,
+        "10000",
+        "How long a follower may be behind before it no longer counts as in sync.",
+        least=1,
+    ),
     _own("offsets.retention.minutes", _INT, "10080", "How long a group without members keeps its offsets.", least=1),
     _count("transaction.state.log.num.partitions", 50, "The partitions of __transaction_state, when it is first made."),
     _replicas(

@@ -10,24 +10,34 @@ from collections.abc import Awaitable
 
 from millpond.api.kafka.context import Context
 from millpond.broker.node import Node
-from millpond.broker.operations.fetch import Fetched, Wanted, fetch, fetch_now
+from millpond.broker.operations.fetch import Fetched, Follower, Wanted, fetch, fetch_now
 from millpond.model.ids import LeaderEpoch, Offset
 from millpond.protocol.messages.fetch import (
+    EpochEndOffset,
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
     PartitionData,
 )
 
+NO_REPLICA = -1
+
 
 def answer(node: Node, request: FetchRequest, context: Context) -> Awaitable[FetchResponse] | FetchResponse:
     context.answer_alone()
+    broker, broker_epoch = _replica(request)
+    if broker != NO_REPLICA and broker != context.broker:
+        context.close()  # a stranger that says it is a broker is told what it would be told of an unknown API
+        return FetchResponse()
     wanted = [
         Wanted(
             node.find(topic.topic, topic.topic_id, part.partition),
             Offset(part.fetch_offset),
             part.partition_max_bytes,
             LeaderEpoch(part.current_leader_epoch),
+            None
+            if broker == NO_REPLICA
+            else Follower(broker, broker_epoch, LeaderEpoch(part.last_fetched_epoch), node.clock.monotonic_ms()),
         )
         for topic in request.topics
         for part in topic.partitions
@@ -38,6 +48,12 @@ def answer(node: Node, request: FetchRequest, context: Context) -> Awaitable[Fet
     if fetched is not None:
         return _response(request, fetched)
     return _wait(request, wanted, bytes_min, bytes_max)
+
+
+def _replica(request: FetchRequest) -> tuple[int, int]:
+    """The broker that asks in order to copy, and its epoch."""
+    state = request.replica_state
+    return (state.replica_id, state.replica_epoch) if state is not None else (request.replica_id, -1)
 
 
 async def _wait(request: FetchRequest, wanted: list[Wanted], bytes_min: int, bytes_max: int) -> FetchResponse:
@@ -68,4 +84,7 @@ def _partition(index: int, fetched: Fetched) -> PartitionData:
         log_start_offset=fetched.start_offset,
         aborted_transactions=None,
         records=fetched.data,
+        diverging_epoch=None
+        if fetched.diverging is None
+        else EpochEndOffset(epoch=fetched.diverging.epoch, end_offset=fetched.diverging.end),
     )

@@ -1,6 +1,6 @@
 """FindCoordinator: which broker looks after a group.
 
-Behaviour: this one, for every group. Transactions have no coordinator yet.
+Behaviour: the one that leads the partition that keeps the group. Transactions have no coordinator yet.
 Version notes: to 3 one key, from 4 several at once.
 """
 
@@ -17,21 +17,28 @@ _COORDINATOR_NOT_AVAILABLE = 15
 
 
 def answer(node: Node, request: FindCoordinatorRequest, context: Context) -> FindCoordinatorResponse:
-    broker = node.image.brokers[node.node_id]
-    host, port = broker.endpoints[0].host, broker.endpoints[0].port
-    error, message = 0, None
-    node_id = node.node_id
-    if request.key_type != _GROUP:
-        error, message = _COORDINATOR_NOT_AVAILABLE, "only groups have a coordinator here; transactions do not, yet"
-        node_id, host, port = -1, "", -1
+    found = [_coordinator(node, request.key_type, key) for key in request.coordinator_keys]
+    first = _coordinator(node, request.key_type, request.key)
     return FindCoordinatorResponse(
-        error_code=error,
-        error_message=message,
-        node_id=node_id,
-        host=host,
-        port=port,
-        coordinators=[
-            Coordinator(key=key, node_id=node_id, host=host, port=port, error_code=error, error_message=message)
-            for key in request.coordinator_keys
-        ],
+        error_code=first.error_code,
+        error_message=first.error_message,
+        node_id=first.node_id,
+        host=first.host,
+        port=first.port,
+        coordinators=found,
     )
+
+
+def _coordinator(node: Node, kind: int, key: str) -> Coordinator:
+    if kind != _GROUP:
+        return _none(key, "only groups have a coordinator here; transactions do not, yet")
+    leader = node.groups.leader_of(key, node.node_id)
+    broker = node.image.brokers.get(leader)
+    if broker is None:
+        return _none(key, f"the partition that keeps group {key!r} has no leader at the moment; ask again")
+    host, port = broker.endpoints[0].host, broker.endpoints[0].port
+    return Coordinator(key=key, node_id=leader, host=host, port=port)
+
+
+def _none(key: str, why: str) -> Coordinator:
+    return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=_COORDINATOR_NOT_AVAILABLE, error_message=why)

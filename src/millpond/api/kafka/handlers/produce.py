@@ -63,7 +63,7 @@ def _names_one_twice(request: ProduceRequest) -> bool:
 
 
 async def _finish(request: ProduceRequest, pending: list[Pending]) -> ProduceResponse:
-    return _response(request, await finish(pending))
+    return _response(request, await finish(pending, timeout_ms=request.timeout_ms))
 
 
 def _response(request: ProduceRequest, produced: list[Produced]) -> ProduceResponse:

@@ -1,0 +1,137 @@
+"""Partitions on three brokers: copied, kept when a leader dies, and the same everywhere in the end."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from millpond.broker.operations.produce import begin, finish
+from millpond.model.ids import TimestampMs, TopicPartition
+from millpond.protocol.records import decode_batch, encode_values, iter_batches
+from millpond.testing import Simulation, simulate
+from millpond.testing.hosts import HostDown
+from tests.broker.clusters import Machine, SimCluster
+
+AT = TopicPartition("orders", 0)
+Steps = Callable[[SimCluster], Awaitable[None]]
+
+
+def with_three(steps: Steps) -> Callable[[int], None]:
+    @pytest.mark.parametrize("seed", [1, 2, 3])
+    def test(seed: int) -> None:
+        async def scenario(sim: Simulation) -> None:
+            cluster = SimCluster(sim, 3)
+            await cluster.start_all()
+            assert await cluster[1].create_topic("orders", replication=3)
+            await steps(cluster)
+            await cluster.stop_all()
+
+        simulate(seed, scenario, virtual_seconds_max=600)
+
+    test.__name__ = steps.__name__
+    return test
+
+
+async def until(fact: Callable[[], bool], *, seconds: float = 60) -> None:
+    async with asyncio.timeout(seconds):
+        while not fact():  # noqa: ASYNC110 -- facts are plain values, and tell nobody when they change
+            await asyncio.sleep(0.05)
+
+
+def leader_of(cluster: SimCluster) -> Machine | None:
+    for machine in cluster.up:
+        partition = machine.broker.node.partitions.named(*AT) if machine.broker else None
+        if partition is not None and partition.leading is not None and machine.broker and machine.broker.life.holds_lease():
+            return machine
+    return None
+
+
+async def send(cluster: SimCluster, value: bytes, *, acks_all: bool = True) -> None:
+    """Until somebody acknowledges it; so it may be there twice."""
+    while True:
+        machine = leader_of(cluster)
+        if machine is not None and machine.broker is not None:
+            try:
+                if await machine.host.run(_send(machine, value, acks_all=acks_all)):
+                    return
+            except HostDown:
+                pass
+        await asyncio.sleep(0.1)
+
+
+async def _send(machine: Machine, value: bytes, *, acks_all: bool) -> bool:
+    assert machine.broker is not None
+    node = machine.broker.node
+    batch = bytearray(encode_values([value], timestamp=TimestampMs(node.clock.wall_ms())))
+    pending = begin(node.find("orders", b"", 0), batch, now_ms=node.clock.wall_ms(), acks_all=acks_all)
+    (produced,) = await finish([pending], timeout_ms=5000)
+    return produced.error is None
+
+
+def values_on(machine: Machine) -> list[bytes | None]:
+    partition = machine.broker.node.partitions.named(*AT) if machine.broker else None
+    if partition is None:
+        return []
+    log, found = partition.log, []
+    at = log.start_offset
+    while at < log.next_offset:
+        part = log.read(at, bytes_max=1 << 20)
+        found += [record.value for place, _ in iter_batches(part.data) for record in decode_batch(part.data, place)]
+        at = part.next_offset
+    return found
+
+
+def unique(values: list[bytes | None]) -> list[bytes | None]:
+    return list(dict.fromkeys(values))
+
+
+def isr_of(cluster: SimCluster) -> set[int]:
+    machine = cluster.up[0]
+    partition = machine.broker.node.image.partition(AT) if machine.broker else None
+    return set(partition.isr) if partition is not None else set()
+
+
+@with_three
+async def test_what_is_acknowledged_is_on_all_three(cluster: SimCluster) -> None:
+    values = [b"%d" % number for number in range(20)]
+    for value in values:
+        await send(cluster, value)
+        assert sum(value in values_on(machine) for machine in cluster.up) == 3
+    assert [unique(values_on(machine)) for machine in cluster.up] == [values] * 3
+
+
+@with_three
+async def test_a_leader_that_loses_power_loses_nothing_that_was_acknowledged(cluster: SimCluster) -> None:
+    sent = []
+    for number in range(30):
+        if number in (10, 20):
+            lost = leader_of(cluster)
+            assert lost is not None
+            lost.cut_power()
+        sent.append(b"%d" % number)
+        await send(cluster, sent[-1])
+        if number == 15:
+            await cluster[lost.node_id].start()
+            await until(lambda: isr_of(cluster) == {1, 2, 3})
+    await cluster[lost.node_id].start()
+    await until(lambda: isr_of(cluster) == {1, 2, 3})
+    await until(lambda: len({tuple(values_on(machine)) for machine in cluster.up}) == 1)
+    assert unique(values_on(cluster[1])) == sent
+
+
+@with_three
+async def test_a_leader_that_is_cut_off_acknowledges_nothing_and_gives_up_what_nobody_has(cluster: SimCluster) -> None:
+    await send(cluster, b"before")
+    lost = leader_of(cluster)
+    assert lost is not None
+    others = [machine for machine in cluster.up if machine is not lost]
+    cluster.sim.network.partition([lost.name], [machine.name for machine in others])
+    attempt = asyncio.create_task(lost.host.run(_send(lost, b"doubtful", acks_all=True)))
+    await until(lambda: (found := leader_of(cluster)) is not None and found is not lost)
+    await send(cluster, b"meanwhile")
+    assert not await attempt
+    cluster.sim.network.heal()
+    await until(lambda: isr_of(cluster) == {1, 2, 3})
+    await send(cluster, b"after")
+    await until(lambda: len({tuple(values_on(machine)) for machine in cluster.up}) == 1)
+    assert unique(values_on(lost)) == [b"before", b"meanwhile", b"after"]
