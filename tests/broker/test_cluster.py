@@ -7,7 +7,7 @@ import pytest
 
 from millpond.model.errors import InvalidSetting
 from millpond.testing import Simulation, simulate
-from tests.broker.clusters import SimCluster
+from tests.broker.clusters import Machine, SimCluster
 
 Steps = Callable[[SimCluster], Awaitable[None]]
 
@@ -27,7 +27,7 @@ def with_three(steps: Steps) -> Callable[[], None]:
 
 async def until(fact: Callable[[], bool], *, seconds: float = 60) -> None:
     async with asyncio.timeout(seconds):
-        while not fact():
+        while not fact():  # noqa: ASYNC110 - a fact of other machines, in virtual time
             await asyncio.sleep(0.05)
 
 
@@ -142,8 +142,6 @@ async def test_a_second_broker_with_a_node_id_that_is_taken_is_refused(cluster: 
     await cluster.start_all()
     impostor = SimCluster(cluster.sim, 0)
     impostor.peers = cluster.peers
-    from tests.broker.clusters import Machine  # noqa: PLC0415
-
     second = Machine(impostor, 9)
     second.node_id = 2
     with pytest.raises(InvalidSetting, match="node id 2 is taken"):
