@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from millpond.testing import Simulation, simulate
-from tests.broker.clusters import SimCluster
+from tests.broker.clusters import Machine, SimCluster
 
 Steps = Callable[[SimCluster], Awaitable[None]]
 
@@ -24,7 +24,7 @@ def with_three(steps: Steps) -> Callable[[], None]:
 
 async def until(fact: Callable[[], bool], *, seconds: float = 60) -> None:
     async with asyncio.timeout(seconds):
-        while not fact():
+        while not fact():  # noqa: ASYNC110 - a fact of other machines, in virtual time
             await asyncio.sleep(0.05)
 
 
@@ -139,8 +139,6 @@ async def test_a_second_broker_with_a_node_id_that_is_taken_is_refused(cluster: 
     await cluster.start_all()
     impostor = SimCluster(cluster.sim, 0)
     impostor.peers = cluster.peers
-    from tests.broker.clusters import Machine  # noqa: PLC0415
-
     second = Machine(impostor, 9)
     second.node_id = 2
     with pytest.raises(InvalidSetting, match="node id 2 is taken"):

@@ -41,7 +41,7 @@ from millpond.core.metadata.image import EMPTY, Image
 from millpond.core.raft.membership import Membership
 from millpond.core.raft.messages import Message
 from millpond.core.raft.settings import RaftSettings
-from millpond.model.errors import InvalidSetting
+from millpond.model.errors import ControllerUnavailable, InvalidSetting
 from millpond.model.limits import MIB
 from millpond.model.ports import Clock, Filesystem, Rng
 from millpond.net.limits import NetworkLimits
@@ -148,7 +148,7 @@ class Broker:
             await parts.join()
             node = _node(settings, parts.metadata, parts.partitions, clock, rng, on_error)
             host, port = settings.advertised_host or settings.host, settings.advertised_port or server.port
-            await parts.life.register((Endpoint("PLAINTEXT", host, port),))
+            await parts.register((Endpoint("PLAINTEXT", host, port),))
         except BaseException:
             # What was opened is closed in order, so that the next start finds it so.
             if server.is_listening:
@@ -278,6 +278,15 @@ class _Parts:
         self.metadata.listen(self.partitions.follow)
         self.partitions.follow(EMPTY, self.metadata.image)
         self.partitions.require_all()
+
+    async def register(self, endpoints: tuple[Endpoint, ...]) -> None:
+        """However long it takes: without a majority there is nothing to serve."""
+        while True:
+            try:
+                await self.life.register(endpoints)
+                return
+            except ControllerUnavailable:
+                self._require_welcome()
 
     def _require_welcome(self) -> None:
         """Gives up where so many brokers refuse this one that it can never be part of a majority."""

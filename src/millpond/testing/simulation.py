@@ -59,9 +59,10 @@ class SimHost:
     async def run(self, coro: Coroutine[Any, Any, T]) -> T:
         """Runs the coroutine on this host and waits for it; HostDown when the host does not live to see its end."""
         task = self.spawn(coro)
-        assert self._life is not None
+        life = self._life  # the host may be in another one by the time this ends
+        assert life is not None
         end: asyncio.Future[None] = self._loop.create_future()
-        self._life.watchers.append(end)
+        life.watchers.append(end)
         outcomes: list[asyncio.Future[Any]] = [task, end]
         try:
             await asyncio.wait(outcomes, return_when=asyncio.FIRST_COMPLETED)
@@ -69,7 +70,7 @@ class SimHost:
             task.cancel()
             raise
         finally:
-            self._life.watchers.remove(end)
+            life.watchers.remove(end)
         if not task.done():
             raise HostDown(f"{self.name} went down")
         return task.result()

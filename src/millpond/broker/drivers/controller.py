@@ -103,7 +103,7 @@ class Controller:
 
     def _is_silent(self, broker: int) -> bool:
         heard_at = self._heard_at.get(broker)
-        return heard_at is not None and self._loop.time() >= heard_at + self._session_seconds
+        return heard_at is not None and heard_at + self._session_seconds <= self._loop.time()
 
     async def _fence(self, broker: int) -> None:
         def rule(image: Image) -> Sequence[Command]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeVar
 
-from millpond.broker.drivers.quorum import Accepted, Conflict, NotController, Outcome
+from millpond.broker.drivers.quorum import Accepted, Conflict, NotController, Outcome, Unheard
 from millpond.core.cluster.handshake import NONCE_BYTES, Handshake, Side
 from millpond.core.metadata.changes import Change, encode_change
 from millpond.core.raft.encoding import encode_message
@@ -310,7 +310,7 @@ class Links:
         try:
             answer = await self._link(controller, Purpose.CHANGES).request(request, ProposeChangeResponse, until)
         except (Unanswered, MalformedMessage):
-            return NotController(None)
+            return Unheard()
         match answer.outcome:
             case propose_change.ACCEPTED:
                 return Accepted(answer.index, answer.term)

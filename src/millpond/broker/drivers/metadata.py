@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from millpond.broker.drivers.quorum import Accepted, Conflict, Listener, NotController, Outcome, Quorum
+from millpond.broker.drivers.quorum import Accepted, Conflict, Listener, NotController, Outcome, Quorum, Unheard
 from millpond.core.metadata.changes import CHANGE_ID_BYTES, Change
 from millpond.core.metadata.commands import Command
 from millpond.core.metadata.decisions import Decision
@@ -66,8 +66,13 @@ class MetadataLog:
         """
         change = self._loop.create_task(self._decide(rule))
         self._changes.add(change)
-        change.add_done_callback(self._changes.discard)
+        change.add_done_callback(self._ended)
         return await asyncio.shield(change)
+
+    def _ended(self, change: asyncio.Task[Any]) -> None:
+        self._changes.discard(change)
+        if not change.cancelled():
+            change.exception()  # nobody else may be left to look at it
 
     async def submit(self, rule: Callable[[Image], Sequence[Command]]) -> None:
         """The same for commands that need no answers."""
@@ -86,16 +91,18 @@ class MetadataLog:
         self, rule: Callable[[Image], Decision[Answer]], attempts: list[_Attempt[Answer]]
     ) -> Decision[Answer]:
         quorum, until = self.quorum, self._loop.time() + PATIENCE_SECONDS
-        restores = quorum.restores
+        restores, in_doubt = quorum.restores, False
         while True:
             quorum.require_open()
             if not attempts or attempts[-1].change.base != quorum.data_index:
-                if attempts and quorum.restores != restores:
+                if in_doubt and quorum.restores != restores:
                     raise ControllerUnavailable("it is not known whether a change that was sent was kept; look first")
-                restores = quorum.restores
                 attempts.append(self._attempt(rule))
             attempt = attempts[-1]
+            if not in_doubt:
+                restores = quorum.restores
             outcome = await self._propose(attempt.change, until)
+            in_doubt = in_doubt or isinstance(outcome, Accepted | Unheard)
             if isinstance(outcome, Accepted) and not attempt.change.commands:
                 return attempt.decision
             await self._wait_for(outcome, until)
@@ -139,7 +146,7 @@ class MetadataLog:
                 until = min(until, loop.time() + CATCH_UP_SECONDS)
                 while quorum.data_index < newest and quorum.applied_term <= term and loop.time() < until:
                     await quorum.wait_change(until)
-            case NotController():
+            case NotController() | Unheard():
                 pause = self._rng.uniform(PAUSE_SECONDS_MAX / 4, PAUSE_SECONDS_MAX)
                 await quorum.wait_change(min(until, loop.time() + pause))
 

@@ -64,7 +64,12 @@ class NotController:
     """Whom to ask instead, as far as is known."""
 
 
-Outcome = Accepted | Conflict | NotController
+@dataclass(frozen=True, slots=True)
+class Unheard:
+    """No answer came: it may be in the controller's log, or not."""
+
+
+Outcome = Accepted | Conflict | NotController | Unheard
 
 
 class Quorum:

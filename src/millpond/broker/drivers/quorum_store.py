@@ -18,7 +18,6 @@ Driven by quorum.py; what blocks runs in a thread, except for truncations, which
 import asyncio
 import errno
 from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby
 
 from crc32c import crc32c
 
@@ -29,7 +28,7 @@ from millpond.core.raft.durable import DurableState, Entry, EntryKind, HardState
 from millpond.core.raft.encoding import decode_snapshot, encode_snapshot
 from millpond.core.raft.membership import Membership
 from millpond.core.raft.output import Persist
-from millpond.model.errors import DiskFailed, DiskFull, UnreadableCommand
+from millpond.model.errors import DiskFailed, DiskFull, LogCorrupted, UnreadableCommand
 from millpond.model.ids import LeaderEpoch, Offset, TimestampMs
 from millpond.model.limits import BATCH_BYTES_MAX, MIB
 from millpond.model.ports import Clock, Filesystem
@@ -49,7 +48,6 @@ REMEDY = (
 )
 
 _SETTINGS = LogSettings(delete=False, retention_ms=None, batch_bytes_max=BATCH_BYTES_MAX, segment_bytes=16 * MIB)
-_ENTRIES_PER_BATCH_MAX = 1_000
 _KEYS = {EntryKind.DATA: b"data", EntryKind.NOOP: b"noop", EntryKind.MEMBERSHIP: b"membership"}
 _KINDS = {key: kind for kind, key in _KEYS.items()}
 _FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -84,6 +82,11 @@ class QuorumStore:
                 await store._begin(founders)
             else:
                 store._find(hard_state)
+        except LogCorrupted as error:
+            store._log.abandon()
+            raise UnreadableCommand(
+                f"{error.file} is damaged at byte {error.position}: {error.reason}; {REMEDY}"
+            ) from error
         except BaseException:
             store._log.abandon()
             raise
@@ -228,14 +231,17 @@ class QuorumStore:
             await self._log.flush()
 
     async def _append(self, entries: Sequence[Entry]) -> None:
+        """Each is a batch of its own, because a log is cut between batches only."""
         stamp = TimestampMs(self._clock.wall_ms())
-        for term, of_term in groupby(entries, key=lambda entry: entry.term):
-            for chunk in _chunks([entry for entry in of_term if entry.index > self._log.next_offset]):
-                assert chunk[0].index == self._log.next_offset + 1, (chunk[0].index, self._log.next_offset)
-                if term != self._log.epochs.latest:
-                    await self._log.begin_epoch(LeaderEpoch(term))
-                records = [NewRecord(entry.data, _KEYS[entry.kind], stamp) for entry in chunk]
-                self._log.append(bytearray(encode_batch(records)), leader_epoch=LeaderEpoch(term))
+        for entry in entries:
+            if entry.index <= self._log.next_offset:
+                continue  # from a try that found the disk full
+            assert entry.index == self._log.next_offset + 1, (entry.index, self._log.next_offset)
+            term = LeaderEpoch(entry.term)
+            if term != self._log.epochs.latest:
+                await self._log.begin_epoch(term)
+            batch = encode_batch([NewRecord(entry.data, _KEYS[entry.kind], stamp)])
+            self._log.append(bytearray(batch), leader_epoch=term)
 
     async def keep_snapshot(self, snapshot: Snapshot) -> None:
         """One that this node made itself, of entries it has; they are forgotten, as far as whole files go."""
@@ -272,17 +278,3 @@ class QuorumStore:
         if error.errno in _FULL:
             return DiskFull(f"no space left for {DIRECTORY}; free some")
         return DiskFailed(f"{DIRECTORY} cannot be written: {error.strerror}; look after the disk and start again")
-
-
-def _chunks(entries: list[Entry]) -> Iterator[list[Entry]]:
-    """So many at a time as one record batch takes."""
-    chunk: list[Entry] = []
-    size = 0
-    for entry in entries:
-        if chunk and (len(chunk) == _ENTRIES_PER_BATCH_MAX or size + len(entry.data) > BATCH_BYTES_MAX // 4):
-            yield chunk
-            chunk, size = [], 0
-        chunk.append(entry)
-        size += len(entry.data)
-    if chunk:
-        yield chunk

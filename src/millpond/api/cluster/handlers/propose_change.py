@@ -2,7 +2,7 @@
 
 from millpond.broker.cluster import Cluster
 from millpond.broker.drivers.doorkeeper import Session
-from millpond.broker.drivers.quorum import Accepted, Conflict, NotController
+from millpond.broker.drivers.quorum import Accepted, Conflict
 from millpond.core.metadata.changes import decode_change
 from millpond.model.errors import MalformedMessage, MillpondError, UnreadableCommand
 from millpond.protocol.messages.propose_change import (
@@ -29,5 +29,6 @@ def answer(cluster: Cluster, request: ProposeChangeRequest, session: Session) ->
             return ProposeChangeResponse(outcome=ACCEPTED, index=index, term=term)
         case Conflict(newest, term):
             return ProposeChangeResponse(outcome=CONFLICT, index=newest, term=term)
-        case NotController(leader):
+        case _:
+            leader = cluster.quorum.leader
             return ProposeChangeResponse(outcome=NOT_CONTROLLER, leader=-1 if leader is None else leader)
