@@ -46,7 +46,9 @@ def test_with_one_broker_no_election_is_ever_needed() -> None:
 def test_when_a_leader_dies_the_next_replica_in_sync_leads_with_a_new_epoch() -> None:
     image = three_brokers(1, 2, 3)
     image = after(image, fence_broker(image, 1))
-    assert partition(image) == Partition(replicas=(1, 2, 3), leader=2, leader_epoch=LeaderEpoch(1), isr=(2, 3))
+    assert partition(image) == Partition(
+        replicas=(1, 2, 3), leader=2, leader_epoch=LeaderEpoch(1), isr=(2, 3), partition_epoch=1
+    )
 
 
 def test_when_a_follower_dies_the_leader_and_its_epoch_stay() -> None:
@@ -55,22 +57,23 @@ def test_when_a_follower_dies_the_leader_and_its_epoch_stay() -> None:
     assert (partition(image).leader, partition(image).leader_epoch, partition(image).isr) == (1, 0, (1, 3))
 
 
-def test_the_last_replica_in_sync_stays_so_and_leads_again_when_it_is_back() -> None:
+def test_the_last_replica_in_sync_stays_eligible_and_leads_again_when_it_is_back() -> None:
     image = three_brokers(1, 2)
     image = after(image, fence_broker(image, 2))
     image = after(image, fence_broker(image, 1))
-    assert (partition(image).leader, partition(image).isr) == (NO_LEADER, (1,))
+    assert (partition(image).leader, partition(image).isr, partition(image).elr) == (NO_LEADER, (), (1,))
     image = back(image, 2)
     assert partition(image).leader == NO_LEADER, "it may lack what was acknowledged"
     image = back(image, 1)
     assert (partition(image).leader, partition(image).leader_epoch) == (1, 2)
+    assert (partition(image).isr, partition(image).elr) == ((1,), ())
 
 
 def test_it_is_the_last_one_in_sync_that_stays_not_the_first_replica() -> None:
     image = three_brokers(1, 2)
     image = after(image, fence_broker(image, 1))
     image = after(image, fence_broker(image, 2))
-    assert (partition(image).leader, partition(image).isr) == (NO_LEADER, (2,))
+    assert (partition(image).leader, partition(image).isr, partition(image).elr) == (NO_LEADER, (), (2,))
 
 
 def test_an_unclean_election_makes_any_live_replica_lead_alone() -> None:

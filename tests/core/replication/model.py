@@ -1,16 +1,16 @@
 """A tiny cluster that keeps one partition: real rules and machines, pretended disks, clocks and network.
 
-Every broker has a log of (epoch, value), of which a part is synced; it learns of metadata late, loses what is not synced
-when it crashes, sometimes its whole disk. Messages are delayed, lost and reordered. The controller decides at once; its
-decisions are delivered late. `World(seed).run(steps)` lets chance choose what happens, checks the promises
-(promises.py) after each step, then heals everything and expects all copies to be equal.
+Every broker has a log of (epoch, value), of which a part is synced; it learns of metadata late, and loses what is not
+synced when it crashes, sometimes its whole disk. Messages are delayed, lost and reordered. The controller decides at
+once; its decisions are delivered late. Driven by chance.py, watched by promises.py.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
-from millpond.core.metadata import elections, reassignments, replicas
+from millpond.core.metadata import alterations, elections, reassignments, replicas
+from millpond.core.metadata.alterations import AlterConfigs, ConfigItem
 from millpond.core.metadata.commands import NO_LEADER, Command, CreateTopic, Endpoint
 from millpond.core.metadata.decisions import Refused
 from millpond.core.metadata.image import EMPTY, Image, Partition, apply_all
@@ -140,9 +140,7 @@ class World:
         brokers = range(1, rng.choice([3, 4, 5]) + 1)
         self.replication = rng.randint(2, min(4, len(brokers)))
         self.insync_min = rng.randint(1, self.replication)
-        self.nodes = {
-            broker: Node(broker, Lease(session_ms=SESSION_MS), rng.uniform(0.92, 1.08)) for broker in brokers
-        }
+        self.nodes = {broker: Node(broker, Lease(session_ms=SESSION_MS), rng.uniform(0.92, 1.08)) for broker in brokers}
         self.images: list[Image] = [EMPTY]
         for node in self.nodes.values():
             self.start(node)
@@ -193,6 +191,12 @@ class World:
         decision = reassignments.reassign(self.image, [reassignments.Reassign(AT, target)])
         self.tell(f"move to {target}: {decision.answers}")
         self.decide(decision.commands)
+
+    def alter(self) -> None:
+        """Another number of replicas must be in sync."""
+        item = ConfigItem("min.insync.replicas", str(self.rng.randint(1, self.replication)))
+        request = AlterConfigs(target=AT.topic, items=(item,))
+        self.decide(alterations.alter_configs(self.image, [request], static={}).commands)
 
     # Brokers: their lives
 
@@ -285,9 +289,7 @@ class World:
         if partition.leader in (node.broker, NO_LEADER):
             return
         last = following.last_fetched_epoch(node.history, log_start=Offset(0), log_end=Offset(len(node.log)))
-        self.messages.append(
-            Fetch(node.broker, partition.leader, node.life, partition.leader_epoch, offset, last)
-        )
+        self.messages.append(Fetch(node.broker, partition.leader, node.life, partition.leader_epoch, offset, last))
 
     def heartbeat(self, node: Node) -> None:
         if node.up:
@@ -347,9 +349,10 @@ class World:
         node = self.nodes[fetch.target]
         leading = node.leading
         if leading is None or leading.leader_epoch != fetch.leader_epoch:
-            answer, records = following.FetchAnswer(error=6), ()
+            read: tuple[following.FetchAnswer, list[Record]] = following.FetchAnswer(error=6), []
         else:
-            answer, records = self._read(node, leading, fetch)
+            read = self._read(node, leading, fetch)
+        answer, records = read
         self.messages.append(
             Fetched(fetch.source, fetch.life, fetch.leader_epoch, fetch.offset, answer, tuple(records))
         )

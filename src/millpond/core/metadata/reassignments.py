@@ -136,9 +136,10 @@ def _moved(image: Image, topic: Topic, at: TopicPartition, movement: Movement) -
     """With other replicas. Those dropped at once are such as were on their way in."""
     before = topic.partitions[at.partition]
     isr = in_order(movement.replicas, before.isr)
-    if before.isr and not isr:
+    complete = before.isr or before.elr
+    if complete and not in_order(movement.replicas, complete):
         raise InvalidReplicaAssignment(
-            f"only {list(before.isr)} are in sync for {at}, and none of them would stay; wait until another is in sync"
+            f"only {list(complete)} have all of {at}, and none of them would stay; wait until another is in sync"
         )
     leader = _leader_after(image, topic, before, movement.replicas, isr)
     return change(image, topic, at.partition, leader=leader, isr=isr, movement=movement)
