@@ -37,9 +37,9 @@ FAULTS = {
 ONLY_LEADERS = {"produce", "ask_isr", "acknowledge", "give_up_asking"}
 
 
-def run(seed: int, *, steps: int = 1500) -> World:
-    """Raises `Broken`, with the story, if a promise is."""
-    world = World(seed)
+def run(seed: int, *, steps: int = 1500, unclean: bool = False) -> World:
+    """Raises `Broken`, with the story, if a promise is. With unclean elections only that all is well in the end."""
+    world = World(seed, unclean=unclean)
     promises = Promises(world)
     try:
         weights = {verb: weight * world.rng.choice([0.25, 1, 1]) for verb, weight in WEIGHTS.items()}

@@ -127,7 +127,8 @@ Message = Fetch | Fetched | Heartbeat | HeartbeatAnswer | AskIsr | IsrAnswer
 
 
 class World:
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, unclean: bool = False) -> None:
+        self.unclean = unclean
         self.rng = rng = Random(seed)
         self.now = 0
         self.values = 0
@@ -149,7 +150,10 @@ class World:
 
     def _topic(self) -> CreateTopic:
         replicas_of = tuple(self.rng.sample(sorted(self.nodes), self.replication))
-        configs = (("min.insync.replicas", str(self.insync_min)),)
+        configs = (
+            ("min.insync.replicas", str(self.insync_min)),
+            ("unclean.leader.election.enable", str(self.unclean).lower()),
+        )
         return CreateTopic(name=AT.topic, topic_id=TOPIC_ID, partitions=(replicas_of,), configs=configs)
 
     # The controller: decides at once, is heard of later
@@ -397,9 +401,9 @@ class World:
             case following.Truncate(to=to):
                 self.tell(f"{node.broker} cuts {end} to {to}")
                 del node.log[to:]
-                node.synced = min(node.synced, to)
+                node.synced, node.high_watermark = min(node.synced, to), min(node.high_watermark, to)
             case following.StartAnew():
-                node.log, node.synced = [], 0
+                node.log, node.synced, node.high_watermark = [], 0, 0
             case following.BackOff() | following.AwaitMetadata():
                 pass
 

@@ -198,6 +198,10 @@ def test_a_new_leader_does_not_tell_an_end_below_what_an_earlier_one_told() -> N
     assert leading.is_caught_up_with_the_past
 
 
+def test_a_log_that_was_cut_by_an_unclean_election_has_no_high_watermark_above_its_end() -> None:
+    assert leader(members(1, 2), end=8, high_watermark=12).high_watermark == 8
+
+
 def test_replicas_come_and_go_with_the_image_and_strangers_are_not_heard() -> None:
     leading = leader(members(1, replicas=(1,)), end=8)
     assert not fetch(leading, 2, 8, end=8)

@@ -16,6 +16,12 @@ def test_the_promises_hold_whatever_happens() -> None:
         run(seed)
 
 
+def test_with_unclean_elections_there_is_always_a_leader_and_copies_are_equal_in_the_end() -> None:
+    for seed in range(SEEDS):
+        world = run(seed, unclean=True)
+        assert world.partition.isr, "somebody leads, whatever was lost"
+
+
 @pytest.mark.slow
 def test_the_promises_hold_over_many_lives() -> None:
     for seed in range(SEEDS, 2_000):

@@ -77,7 +77,7 @@ class Leading:
         self.broker = broker
         self.leader_epoch = leader_epoch
         self.epoch_start = epoch_start
-        self.high_watermark = high_watermark
+        self.high_watermark = min(high_watermark, epoch_start)  # an unclean election may have cut below it
         self.members = members
         self._synced_end = synced_end
         self._lag_ms_max = lag_ms_max
