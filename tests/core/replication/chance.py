@@ -30,11 +30,12 @@ FAULTS = {
     "balance": 0.5,
     "move": 0.6,
     "alter": 0.4,
+    "expire": 1,
     "change_controller": 0.2,
 }
 """Each is left out of some lives and common in others."""
 
-ONLY_LEADERS = {"produce", "ask_isr", "acknowledge", "give_up_asking"}
+ONLY_LEADERS = {"produce", "ask_isr", "acknowledge", "give_up_asking", "expire"}
 
 
 def run(seed: int, *, steps: int = 1500, unclean: bool = False) -> World:

@@ -259,7 +259,6 @@ MUTANTS: tuple[Mutant, ...] = (
     a_lost_disk_goes_unnoticed,
     the_eligible_stay_so_when_enough_are_in_sync,
     anybody_is_elected_when_the_last_in_sync_is_gone,
-    a_leader_that_restarts_keeps_its_epoch,
     the_epoch_is_not_raised_at_an_election,
     a_follower_fetches_on_before_it_has_synced,
     a_word_from_an_earlier_life_brings_a_replica_in,
@@ -276,6 +275,7 @@ MUTANTS: tuple[Mutant, ...] = (
 )
 RARE: tuple[Mutant, ...] = (
     an_answer_that_was_lost_is_taken_for_a_refusal,
+    a_leader_that_restarts_keeps_its_epoch,
     a_log_is_cut_only_where_the_leader_says,
     a_dropped_replica_that_comes_again_is_believed_its_old_words,
 )
