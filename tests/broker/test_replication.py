@@ -41,7 +41,12 @@ async def until(fact: Callable[[], bool], *, seconds: float = 60) -> None:
 def leader_of(cluster: SimCluster) -> Machine | None:
     for machine in cluster.up:
         partition = machine.broker.node.partitions.named(*AT) if machine.broker else None
-        if partition is not None and partition.leading is not None and machine.broker and machine.broker.life.holds_lease():
+        if (
+            partition is not None
+            and partition.leading is not None
+            and machine.broker
+            and machine.broker.life.holds_lease()
+        ):
             return machine
     return None
 

@@ -10,17 +10,22 @@ from hypothesis import strategies as st
 from millpond.core.metadata.commands import (
     AddPartitions,
     AllocateProducerIds,
+    BeginShutdown,
     ChangePartition,
     Command,
     CreateTopic,
     DeleteTopic,
     Endpoint,
     FenceBroker,
+    Movement,
     RegisterBroker,
     SetBrokerConfigs,
     SetTopicConfigs,
+    UnregisterBroker,
 )
+from millpond.core.metadata.elections import register_broker
 from millpond.core.metadata.encoding import COMMAND_BYTES_MAX, decode, encode
+from millpond.core.metadata.image import EMPTY, apply_all
 from millpond.model.errors import UnreadableCommand
 from millpond.model.ids import LeaderEpoch
 
@@ -62,6 +67,33 @@ GOLDEN: list[tuple[Command, bytes]] = [
         b'{"broker":-1,"kind":"set-broker-configs","removed":[],"values":{"log.retention.ms":"5"},"version":1}',
     ),
     (AllocateProducerIds(end=1000), b'{"end":1000,"kind":"allocate-producer-ids","version":1}'),
+    (
+        RegisterBroker(broker=1, epoch=3, endpoints=(Endpoint("TLS", "h", 9092),), rack=None, directory_id=ID),
+        b'{"broker":1,"directory_id":"' + HEX + b'","endpoints":[["TLS","h",9092]],"epoch":3,"kind":"register-broker",'
+        b'"rack":null,"version":2}',
+    ),
+    (BeginShutdown(broker=3), b'{"broker":3,"kind":"begin-shutdown","version":1}'),
+    (UnregisterBroker(broker=3), b'{"broker":3,"kind":"unregister-broker","version":1}'),
+    (
+        ChangePartition(
+            topic_id=ID, partition=4, leader=-1, leader_epoch=LeaderEpoch(5), isr=(), elr=(1, 2), partition_epoch=7
+        ),
+        b'{"elr":[1,2],"isr":[],"kind":"change-partition","leader":-1,"leader_epoch":5,"movement":null,"partition":4,'
+        b'"partition_epoch":7,"topic_id":"' + HEX + b'","version":2}',
+    ),
+    (
+        ChangePartition(
+            topic_id=ID,
+            partition=4,
+            leader=1,
+            leader_epoch=LeaderEpoch(5),
+            isr=(1,),
+            partition_epoch=7,
+            movement=Movement((3, 1, 2), adding=(3,), removing=(2,)),
+        ),
+        b'{"elr":[],"isr":[1],"kind":"change-partition","leader":1,"leader_epoch":5,"movement":[[3,1,2],[3],[2]],'
+        b'"partition":4,"partition_epoch":7,"topic_id":"' + HEX + b'","version":2}',
+    ),
 ]
 
 
@@ -130,6 +162,25 @@ def test_damaged_bytes_are_a_command_or_refused_and_nothing_else(content: bytes,
     except UnreadableCommand:
         return
     assert decode(encode(command)) == command
+
+
+def test_a_log_from_before_replication_still_opens() -> None:
+    """What was written then, applied: partition epochs count on, nobody is eligible, no directory is known."""
+    log = [
+        b'{"broker":1,"endpoints":[["P","h",1]],"epoch":0,"kind":"register-broker","rack":null,"version":1}',
+        b'{"configs":{},"kind":"create-topic","name":"t","partitions":[[1,2]],"topic_id":"' + HEX + b'","version":1}',
+        b'{"isr":[1],"kind":"change-partition","leader":-1,"leader_epoch":1,"partition":0,"topic_id":"'
+        + HEX
+        + b'","version":1}',
+    ]
+    image = apply_all([decode(content) for content in log], EMPTY)
+    partition = image.topics["t"].partitions[0]
+    assert (partition.isr, partition.elr, partition.partition_epoch, partition.moving) == ((1,), (), 1, False)
+    assert image.brokers[1].directory_id == b""
+    commands = register_broker(image, 1, endpoints=(Endpoint("P", "h", 1),), directory_id=ID)
+    after = apply_all(commands, image)
+    assert after.topics["t"].partitions[0].leader == 1, "a directory heard of for the first time is no lost disk"
+    assert after.brokers[1].directory_id == ID
 
 
 def test_the_largest_command_there_is_fits() -> None:

@@ -1,6 +1,7 @@
 """An image under random histories: it is the same from its log, its snapshot and their bytes; its promises hold."""
 
 from dataclasses import dataclass
+from random import Random
 
 import pytest
 from hypothesis import given, settings
@@ -15,6 +16,8 @@ from millpond.core.metadata.commands import (
     CreateTopic,
     DeleteTopic,
     Endpoint,
+    Movement,
+    UnregisterBroker,
 )
 from millpond.core.metadata.controller import (
     MorePartitions,
@@ -26,9 +29,19 @@ from millpond.core.metadata.controller import (
     create_topics,
     delete_topics,
 )
-from millpond.core.metadata.elections import Election, elect_leaders, fence_broker, register_broker
+from millpond.core.metadata.elections import (
+    Election,
+    balance,
+    elect_leaders,
+    fence_broker,
+    hand_over,
+    register_broker,
+    unregister_broker,
+)
 from millpond.core.metadata.encoding import decode, encode
 from millpond.core.metadata.image import EMPTY, Image, apply, apply_all, rebuild, snapshot
+from millpond.core.metadata.reassignments import Reassign, reassign
+from millpond.core.metadata.replicas import IsrAsked, change_isr
 from millpond.model.ids import LeaderEpoch, TopicPartition
 from tests.core.metadata.clusters import STATIC, after, chance, check_invariants, cluster
 
@@ -44,12 +57,14 @@ class Step:
     broker: int
 
 
+VERBS = (
+    *("register", "fence", "hand over", "unregister", "preferred", "unclean", "balance", "isr", "move", "insync"),
+    *("create", "auto", "delete", "grow", "topic", "broker", "ids"),
+)
 STEPS = st.lists(
     st.builds(
         Step,
-        verb=st.sampled_from(
-            ["register", "fence", "create", "auto", "delete", "grow", "topic", "broker", "ids", "preferred", "unclean"]
-        ),
+        verb=st.sampled_from(VERBS),
         name=NAMES,
         number=st.integers(-1, 5),
         broker=BROKERS,
@@ -62,11 +77,6 @@ def decide(image: Image, step: Step, seed: int) -> tuple[Command, ...]:
     """What a broker would do with this step; refusals are no commands."""
     rng = chance(seed)
     match step.verb:
-        case "register":
-            rack = [None, "x", "y"][step.number % 3]
-            return register_broker(image, step.broker, endpoints=(Endpoint("P", "h", 1),), rack=rack)
-        case "fence":
-            return fence_broker(image, step.broker)
         case "create":
             new = NewTopic(name=step.name, partitions=step.number, replication_factor=step.broker)
             return create_topics(image, [new], static=STATIC, rng=rng).commands
@@ -84,9 +94,51 @@ def decide(image: Image, step: Step, seed: int) -> tuple[Command, ...]:
             return alter_configs(image, [AlterConfigs(target=target, items=(item,))], static=STATIC).commands
         case "ids":
             return (allocate_producer_ids(image)[0],)
+        case "isr" | "move" | "insync":
+            return decide_on_replicas(image, step, rng)
+        case _:
+            return decide_on_leaders(image, step)
+
+
+def decide_on_leaders(image: Image, step: Step) -> tuple[Command, ...]:
+    match step.verb:
+        case "register":
+            rack = [None, "x", "y"][step.number % 3]
+            endpoints, directory_id = (Endpoint("P", "h", 1),), bytes([step.number % 2 + 1]) * 16
+            return register_broker(image, step.broker, endpoints=endpoints, rack=rack, directory_id=directory_id)
+        case "fence":
+            return fence_broker(image, step.broker)
+        case "hand over":
+            return hand_over(image, step.broker)
+        case "unregister":
+            return unregister_broker(image, step.broker).commands
+        case "balance":
+            return balance(image, imbalance_percent_max=0)
         case _:
             kind = Election.PREFERRED if step.verb == "preferred" else Election.UNCLEAN
             return elect_leaders(image, kind).commands
+
+
+def decide_on_replicas(image: Image, step: Step, rng: Random) -> tuple[Command, ...]:
+    partition = image.partition(TopicPartition(step.name, 0))
+    if partition is None:
+        return ()
+    if step.verb == "insync":
+        item = ConfigItem("min.insync.replicas", str(step.broker))
+        return alter_configs(image, [AlterConfigs(target=step.name, items=(item,))], static=STATIC).commands
+    some = rng.sample([1, 2, 3, 4], max(1, step.number % 4))
+    if step.verb == "move":
+        return reassign(image, [Reassign(TopicPartition(step.name, 0), tuple(some) if step.number else None)]).commands
+    known = {each: image.brokers[each].epoch for each in {partition.leader, *some} if each in image.brokers}
+    asked = IsrAsked(
+        topic_id=image.topics[step.name].topic_id,
+        partition=0,
+        leader=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        partition_epoch=partition.partition_epoch,
+        isr=tuple((each, epoch) for each, epoch in known.items() if each in partition.replicas),
+    )
+    return change_isr(image, asked).commands
 
 
 @settings(deadline=None)
@@ -113,6 +165,21 @@ def test_an_image_is_the_same_from_its_log_its_snapshot_and_their_bytes(steps: l
 def a_topic(name: str = "orders", *, first_byte: int = 1, partitions: int = 2) -> CreateTopic:
     topic_id = bytes([first_byte]) + bytes(15)
     return CreateTopic(name=name, topic_id=topic_id, partitions=((1,),) * partitions, configs=(("retention.ms", "5"),))
+
+
+def a_change(
+    *, elr: tuple[int, ...] = (), partition_epoch: int = 1, movement: Movement | None = None
+) -> ChangePartition:
+    return ChangePartition(
+        topic_id=b"\1" + bytes(15),
+        partition=0,
+        leader=1,
+        leader_epoch=LeaderEpoch(0),
+        isr=(1,),
+        elr=elr,
+        partition_epoch=partition_epoch,
+        movement=movement,
+    )
 
 
 def test_a_topic_is_found_by_name_and_by_id_with_its_partitions() -> None:
@@ -155,7 +222,14 @@ def test_a_topic_with_very_many_partitions_is_snapshotted_in_pieces_that_fit() -
         ChangePartition(topic_id=b"\1" + bytes(15), partition=0, leader=2, leader_epoch=LeaderEpoch(1), isr=(1,)),
         ChangePartition(topic_id=b"\1" + bytes(15), partition=0, leader=-1, leader_epoch=LeaderEpoch(0), isr=(1,)),
         ChangePartition(topic_id=b"\1" + bytes(15), partition=0, leader=1, leader_epoch=LeaderEpoch(0), isr=(1, 2)),
-        ChangePartition(topic_id=b"\1" + bytes(15), partition=0, leader=-1, leader_epoch=LeaderEpoch(1), isr=()),
+        ChangePartition(topic_id=b"\1" + bytes(15), partition=0, leader=1, leader_epoch=LeaderEpoch(0), isr=()),
+        a_change(elr=(1,)),
+        a_change(elr=(2,)),
+        a_change(partition_epoch=0),
+        a_change(movement=Movement((2,))),
+        a_change(movement=Movement((1, 2), adding=(3,))),
+        a_change(movement=Movement((1, 2), adding=(2,), removing=(2,))),
+        UnregisterBroker(broker=9),
         CreateTopic(name="x", topic_id=b"\2" + bytes(15), partitions=()),
         CreateTopic(name="x", topic_id=b"\2" + bytes(15), partitions=((1, 1),)),
     ],

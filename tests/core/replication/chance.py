@@ -23,25 +23,27 @@ FAULTS = {
     "lose": 5,
     "hold": 5,
     "tick": 10,
-    "give_up_asking": 2,
+    "give_up_asking": 3,
     "crash": 1.2,
     "lose_disk": 0.3,
     "hand_over": 0.4,
     "balance": 0.5,
     "move": 0.6,
+    "alter": 0.4,
+    "expire": 1,
     "change_controller": 0.2,
 }
 """Each is left out of some lives and common in others."""
 
-ONLY_LEADERS = {"produce", "ask_isr", "acknowledge", "give_up_asking"}
+ONLY_LEADERS = {"produce", "ask_isr", "acknowledge", "give_up_asking", "expire"}
 
 
-def run(seed: int, *, steps: int = 1500) -> World:
-    """Raises `Broken`, with the story, if a promise is."""
-    world = World(seed)
+def run(seed: int, *, steps: int = 1500, unclean: bool = False) -> World:
+    """Raises `Broken`, with the story, if a promise is. With unclean elections only that all is well in the end."""
+    world = World(seed, unclean=unclean)
     promises = Promises(world)
     try:
-        weights = dict(WEIGHTS)
+        weights = {verb: weight * world.rng.choice([0.25, 1, 1]) for verb, weight in WEIGHTS.items()}
         for fault, weight in FAULTS.items():
             weights[fault] = weights.get(fault, 0) + weight * world.rng.choice([0, 0.3, 1, 1, 5])
         for verb in world.rng.choices(list(weights), list(weights.values()), k=steps):
@@ -62,47 +64,56 @@ def chosen(world: World, verb: str) -> Node:
 
 
 def step(world: World, verb: str, node: Node) -> None:
-    rng = world.rng
     match verb:
-        case "deliver" | "lose" | "hold":
-            if world.messages:
-                # Mostly the older ones, so that something comes of them.
-                at = min(rng.randrange(len(world.messages)), rng.randrange(len(world.messages)))
-                message = world.messages.pop(at)
-                if verb == "deliver":
-                    world.deliver(message)
-                elif verb == "hold":
-                    world.held.append(message)
-        case "release":
-            if world.held:
-                world.deliver(world.held.pop(rng.randrange(len(world.held))))
+        case "deliver" | "lose" | "hold" | "release":
+            on_the_network(world, verb)
+        case "crash" | "lose_disk" | "start":
+            to_a_life(world, verb, node)
         case "learn":
-            world.learn(node, rng.randint(1, 4))
+            world.learn(node, world.rng.randint(1, 4))
         case "tick":
-            world.now += rng.randint(1, 80)
+            world.now += world.rng.randint(1, 80)
             world.fence_the_silent()
             if node.leading is not None:
                 node.leading.tick(world.local_time(node))
-        case "crash" | "lose_disk":
-            if node.up:
-                world.tell(f"{node.broker} crashes ({verb})")
-                world.crash(node, lose_disk=verb == "lose_disk")
-                if rng.random() < 0.3:
-                    world.start(node)  # before anybody notices
-        case "start":
-            if not node.up:
-                world.tell(f"{node.broker} starts")
-                world.start(node)
         case "hand_over":
-            if node.up:
-                world.tell(f"{node.broker} hands over")
-                world.decide(elections.hand_over(world.image, node.broker))
+            world.tell(f"{node.broker} hands over")
+            world.decide(elections.hand_over(world.image, node.broker))
         case "balance":
             world.decide(elections.balance(world.image))
-        case "move" | "change_controller":
+        case "move" | "alter" | "change_controller":
             getattr(world, verb)()
         case _:
             getattr(world, verb)(node)
+
+
+def on_the_network(world: World, verb: str) -> None:
+    rng = world.rng
+    if verb == "release":
+        if world.held:
+            world.deliver(world.held.pop(rng.randrange(len(world.held))))
+        return
+    if not world.messages:
+        return
+    # Mostly the older ones, so that something comes of them.
+    at = min(rng.randrange(len(world.messages)), rng.randrange(len(world.messages)))
+    message = world.messages.pop(at)
+    if verb == "deliver":
+        world.deliver(message)
+    elif verb == "hold":
+        world.held.append(message)
+
+
+def to_a_life(world: World, verb: str, node: Node) -> None:
+    if verb == "start":
+        if not node.up:
+            world.tell(f"{node.broker} starts")
+            world.start(node)
+    elif node.up:
+        world.tell(f"{node.broker} crashes ({verb})")
+        world.crash(node, lose_disk=verb == "lose_disk")
+        if world.rng.random() < 0.5:
+            world.start(node)  # before anybody notices
 
 
 def heal(world: World, promises: Promises) -> None:

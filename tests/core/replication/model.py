@@ -1,16 +1,16 @@
 """A tiny cluster that keeps one partition: real rules and machines, pretended disks, clocks and network.
 
-Every broker has a log of (epoch, value), of which a part is synced; it learns of metadata late, loses what is not synced
-when it crashes, sometimes its whole disk. Messages are delayed, lost and reordered. The controller decides at once; its
-decisions are delivered late. `World(seed).run(steps)` lets chance choose what happens, checks the promises
-(promises.py) after each step, then heals everything and expects all copies to be equal.
+Every broker has a log of (epoch, value), of which a part is synced; it learns of metadata late, and loses what is not
+synced when it crashes, sometimes its whole disk. Messages are delayed, lost and reordered. The controller decides at
+once; its decisions are delivered late. Driven by chance.py, watched by promises.py.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
-from millpond.core.metadata import elections, reassignments, replicas
+from millpond.core.metadata import alterations, elections, reassignments, replicas
+from millpond.core.metadata.alterations import AlterConfigs, ConfigItem
 from millpond.core.metadata.commands import NO_LEADER, Command, CreateTopic, Endpoint
 from millpond.core.metadata.decisions import Refused
 from millpond.core.metadata.image import EMPTY, Image, Partition, apply_all
@@ -28,8 +28,8 @@ LAG_MS_MAX = 600
 RECORDS_PER_FETCH_MAX = 3
 NEVER_CONTROLLER = -1
 
-Record = tuple[int, int]
-"""The leader epoch it was appended in, and a value that is nowhere else."""
+Record = tuple[int, int] | None
+"""The leader epoch it was appended in, and a value that is nowhere else. None where its log begins only later."""
 
 
 @dataclass
@@ -47,18 +47,27 @@ class Node:
     image: Image = EMPTY
     learned: int = 0
     leading: Leading | None = None
-    waiting: list[int] = field(default_factory=list)
-    """Ends of what was appended here with acks=all and is not answered yet."""
+    waiting: list[tuple[int, Record]] = field(default_factory=list)
+    """Ends, and records, of what was appended here with acks=all and is not answered yet."""
     fetching: bool = False
     asked: IsrChange | None = None
 
     @property
     def history(self) -> LeaderEpochs:
         pairs: list[tuple[LeaderEpoch, Offset]] = []
-        for offset, (epoch, _) in enumerate(self.log):
-            if not pairs or pairs[-1][0] != epoch:
-                pairs.append((LeaderEpoch(epoch), Offset(offset)))
+        for offset, record in enumerate(self.log):
+            if record is not None and (not pairs or pairs[-1][0] != record[0]):
+                pairs.append((LeaderEpoch(record[0]), Offset(offset)))
         return LeaderEpochs(pairs)
+
+    @property
+    def log_start(self) -> Offset:
+        return Offset(self.log.count(None))
+
+    def forget_before(self, start: int) -> None:
+        """Never all of it."""
+        start = min(start, len(self.log) - 1)
+        self.log[:start] = [None] * len(self.log[:start])
 
     @property
     def partition(self) -> Partition | None:
@@ -127,7 +136,8 @@ Message = Fetch | Fetched | Heartbeat | HeartbeatAnswer | AskIsr | IsrAnswer
 
 
 class World:
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, unclean: bool = False) -> None:
+        self.unclean = unclean
         self.rng = rng = Random(seed)
         self.now = 0
         self.values = 0
@@ -136,7 +146,7 @@ class World:
         self.disks_lost = 0
         self.story: list[str] = []
         self.on_open: Callable[[Node], None] = lambda node: None
-        self.on_acknowledged: Callable[[Node, int], None] = lambda node, end: None
+        self.on_acknowledged: Callable[[Node, int, Record], None] = lambda node, end, record: None
         brokers = range(1, rng.choice([3, 4, 5]) + 1)
         self.replication = rng.randint(2, min(4, len(brokers)))
         self.insync_min = rng.randint(1, self.replication)
@@ -149,7 +159,10 @@ class World:
 
     def _topic(self) -> CreateTopic:
         replicas_of = tuple(self.rng.sample(sorted(self.nodes), self.replication))
-        configs = (("min.insync.replicas", str(self.insync_min)),)
+        configs = (
+            ("min.insync.replicas", str(self.insync_min)),
+            ("unclean.leader.election.enable", str(self.unclean).lower()),
+        )
         return CreateTopic(name=AT.topic, topic_id=TOPIC_ID, partitions=(replicas_of,), configs=configs)
 
     # The controller: decides at once, is heard of later
@@ -191,6 +204,12 @@ class World:
         decision = reassignments.reassign(self.image, [reassignments.Reassign(AT, target)])
         self.tell(f"move to {target}: {decision.answers}")
         self.decide(decision.commands)
+
+    def alter(self) -> None:
+        """Another number of replicas must be in sync."""
+        item = ConfigItem("min.insync.replicas", str(self.rng.randint(1, self.replication)))
+        request = AlterConfigs(target=AT.topic, items=(item,))
+        self.decide(alterations.alter_configs(self.image, [request], static={}).commands)
 
     # Brokers: their lives
 
@@ -265,7 +284,12 @@ class World:
             return
         self.values += 1
         node.log.append((node.leading.leader_epoch, self.values))
-        node.waiting.append(len(node.log))
+        node.waiting.append((len(node.log), node.log[-1]))
+
+    def expire(self, node: Node) -> None:
+        """Retention: some of what is committed goes."""
+        if node.leading is not None:
+            node.forget_before(self.rng.randint(0, node.leading.high_watermark))
 
     def sync(self, node: Node) -> None:
         node.synced = len(node.log)
@@ -282,7 +306,8 @@ class World:
             return
         if partition.leader in (node.broker, NO_LEADER):
             return
-        last = following.last_fetched_epoch(node.history, log_start=Offset(0), log_end=Offset(len(node.log)))
+        end = Offset(len(node.log))
+        last = following.last_fetched_epoch(node.history, log_start=node.log_start, log_end=end)
         self.messages.append(Fetch(node.broker, partition.leader, node.life, partition.leader_epoch, offset, last))
 
     def heartbeat(self, node: Node) -> None:
@@ -309,10 +334,10 @@ class World:
         node.high_watermark = max(node.high_watermark, node.leading.high_watermark)
         if not self.has_lease(node):
             return
-        for end in list(node.waiting):
+        for end, record in list(node.waiting):
             if node.leading.is_kept(Offset(end)) is Kept.YES:
-                node.waiting.remove(end)
-                self.on_acknowledged(node, end)
+                node.waiting.remove((end, record))
+                self.on_acknowledged(node, end, record)
 
     # The network
 
@@ -343,9 +368,10 @@ class World:
         node = self.nodes[fetch.target]
         leading = node.leading
         if leading is None or leading.leader_epoch != fetch.leader_epoch:
-            answer, records = following.FetchAnswer(error=6), ()
+            read: tuple[following.FetchAnswer, list[Record]] = following.FetchAnswer(error=6), []
         else:
-            answer, records = self._read(node, leading, fetch)
+            read = self._read(node, leading, fetch)
+        answer, records = read
         self.messages.append(
             Fetched(fetch.source, fetch.life, fetch.leader_epoch, fetch.offset, answer, tuple(records))
         )
@@ -356,9 +382,9 @@ class World:
             node.history, log_end=end, last_fetched_epoch=fetch.last_epoch, fetch_offset=Offset(fetch.offset)
         )
         if parted is not None:
-            return following.FetchAnswer(diverging=parted, log_start=Offset(0)), []
-        if fetch.offset > end:
-            return following.FetchAnswer(error=1, log_start=Offset(0)), []
+            return following.FetchAnswer(diverging=parted, log_start=node.log_start), []
+        if not node.log_start <= fetch.offset <= end:
+            return following.FetchAnswer(error=1, log_start=node.log_start), []
         leading.fetched(
             fetch.source,
             broker_epoch=fetch.life,
@@ -369,7 +395,7 @@ class World:
         records = node.log[fetch.offset : fetch.offset + RECORDS_PER_FETCH_MAX]
         base = Offset(fetch.offset) if records else None
         mark = leading.high_watermark
-        return following.FetchAnswer(high_watermark=mark, log_start=Offset(0), base_offset=base), records
+        return following.FetchAnswer(high_watermark=mark, log_start=node.log_start, base_offset=base), records
 
     def _follow(self, fetched: Fetched) -> None:
         node = self.nodes[fetched.target]
@@ -379,10 +405,11 @@ class World:
         end = Offset(len(node.log))
         if fetched.offset != end or partition.leader == node.broker or node.broker not in partition.replicas:
             return
-        step = following.follow(fetched.answer, history=node.history, log_start=Offset(0), log_end=end)
+        step = following.follow(fetched.answer, history=node.history, log_start=node.log_start, log_end=end)
         match step:
-            case following.Append(high_watermark=told):
+            case following.Append(high_watermark=told, log_start=start):
                 node.log.extend(fetched.records)
+                node.forget_before(start)
                 known = Offset(node.high_watermark)
                 node.high_watermark = following.high_watermark_of_follower(
                     known, told=told, log_end=Offset(len(node.log))
@@ -390,9 +417,10 @@ class World:
             case following.Truncate(to=to):
                 self.tell(f"{node.broker} cuts {end} to {to}")
                 del node.log[to:]
-                node.synced = min(node.synced, to)
-            case following.StartAnew():
-                node.log, node.synced = [], 0
+                node.synced, node.high_watermark = min(node.synced, to), min(node.high_watermark, to)
+            case following.StartAnew(at=at):
+                self.tell(f"{node.broker} starts anew at {at} instead of {end}")
+                node.log, node.synced, node.high_watermark = [None] * at, at, at
             case following.BackOff() | following.AwaitMetadata():
                 pass
 

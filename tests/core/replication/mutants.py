@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from millpond.core.metadata import elections, partition_changes, reassignments, replicas
+from millpond.core.metadata import alterations, elections, partition_changes, reassignments, replicas
 from millpond.core.metadata.commands import ChangePartition, Command, Endpoint
 from millpond.core.metadata.image import Image, Partition, Topic
 from millpond.core.replication import following
@@ -36,7 +36,7 @@ def a_new_follower_truncates_to_its_high_watermark(patch: pytest.MonkeyPatch) ->
 
 
 def a_replica_comes_in_before_it_has_reached_the_high_watermark(patch: pytest.MonkeyPatch) -> None:
-    def may_come(self: Leading, replica: int) -> bool:
+    def may_come(self: Leading, replica: int, now: int) -> bool:
         follower = self._followers[replica]
         return self._is_up(follower, replica) and follower.end >= self.high_watermark - 2
 
@@ -107,7 +107,7 @@ def _raises_epoch_of(broker: int, command: Command, image: Image) -> bool:
 def the_epoch_is_not_raised_at_an_election(patch: pytest.MonkeyPatch) -> None:
     """The image refuses such a command, so what is planted is an image that does not, too."""
 
-    def change(image: Image, topic: Topic, number: int, **named: Any) -> ChangePartition:
+    def change(image: Image, topic: Topic, number: int, **named: Any) -> ChangePartition:  # noqa: ANN401
         made = original(image, topic, number, **named)
         return replace(made, leader_epoch=topic.partitions[number].leader_epoch)
 
@@ -185,7 +185,7 @@ def the_last_in_sync_is_dropped_for_nobody(patch: pytest.MonkeyPatch) -> None:
     def left(partition: Partition, broker: int, isr: tuple[int, ...], *, lost: bool) -> Partition:
         return replace(partition, isr=isr, elr=())
 
-    def change(*given: Any, **named: Any) -> ChangePartition:
+    def change(*given: Any, **named: Any) -> ChangePartition:  # noqa: ANN401
         return replace(original(*given, **named), elr=())
 
     original = partition_changes.change
@@ -235,7 +235,7 @@ def a_new_controller_goes_by_what_it_never_heard(patch: pytest.MonkeyPatch) -> N
 def a_dropped_replica_that_comes_again_is_believed_its_old_words(patch: pytest.MonkeyPatch) -> None:
     """The leader epoch stays when a replica is dropped."""
 
-    def change(image: Image, topic: Topic, number: int, **named: Any) -> ChangePartition:
+    def change(image: Image, topic: Topic, number: int, **named: Any) -> ChangePartition:  # noqa: ANN401
         before = topic.partitions[number]
         made = original(image, topic, number, **named)
         same = not named.get("raise_epoch") and made.leader == before.leader
@@ -246,22 +246,23 @@ def a_dropped_replica_that_comes_again_is_believed_its_old_words(patch: pytest.M
         patch.setattr(module, "change", change)
 
 
+def the_eligible_stay_so_when_fewer_need_be_in_sync(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(alterations, "_no_longer_eligible", lambda image: [])
+
+
 MUTANTS: tuple[Mutant, ...] = (
     a_new_follower_truncates_to_its_high_watermark,
     a_replica_comes_in_before_it_has_reached_the_high_watermark,
     the_high_watermark_is_counted_over_the_smaller_isr,
     a_smaller_isr_is_counted_before_it_is_decided,
-    an_answer_that_was_lost_is_taken_for_a_refusal,
     the_high_watermark_moves_with_too_few_in_sync,
     a_lost_disk_goes_unnoticed,
     the_eligible_stay_so_when_enough_are_in_sync,
     anybody_is_elected_when_the_last_in_sync_is_gone,
-    a_leader_that_restarts_keeps_its_epoch,
     the_epoch_is_not_raised_at_an_election,
     a_follower_fetches_on_before_it_has_synced,
     a_word_from_an_earlier_life_brings_a_replica_in,
     a_log_that_differs_is_not_cut,
-    a_log_is_cut_only_where_the_leader_says,
     a_fetch_from_a_log_that_differs_counts,
     an_epoch_that_wrote_nothing_is_taken_for_none,
     a_new_leader_tells_its_old_high_watermark,
@@ -270,5 +271,12 @@ MUTANTS: tuple[Mutant, ...] = (
     a_lease_lasts_a_whole_session_on_a_slow_clock,
     who_is_being_fenced_is_still_heard,
     a_new_controller_goes_by_what_it_never_heard,
+    the_eligible_stay_so_when_fewer_need_be_in_sync,
+)
+RARE: tuple[Mutant, ...] = (
+    an_answer_that_was_lost_is_taken_for_a_refusal,
+    a_leader_that_restarts_keeps_its_epoch,
+    a_log_is_cut_only_where_the_leader_says,
     a_dropped_replica_that_comes_again_is_believed_its_old_words,
 )
+"""They show only when several things come together."""

@@ -111,7 +111,6 @@ def _check_in_sync(partition: Partition) -> None:
         )
 
 
-
 def _prepared(partition: Partition, batch: Buffer, now_ms: int) -> tuple[Buffer, TimestampMs]:
     config = partition.config
     append_time = NO_TIMESTAMP

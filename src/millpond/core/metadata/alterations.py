@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
-from millpond.core.metadata.agreed import AGREED, insync_min
+from millpond.core.metadata.agreed import AGREED, INSYNC_MIN, insync_min
 from millpond.core.metadata.broker_configs import BROKER_KEYS, check_dynamic, layers
 from millpond.core.metadata.commands import ALL_BROKERS, Command, Pairs, SetBrokerConfigs, SetTopicConfigs
 from millpond.core.metadata.config_keys import ConfigKey, ConfigType, split_list
@@ -71,8 +71,15 @@ def alter_configs(
         else:
             commands.extend(changes)
             answers.append(Altered(request.target))
-    commands.extend(_no_longer_eligible(apply_all(commands, image)) if commands else ())
+    if any(_touches_insync_min(command) for command in commands):
+        commands.extend(_no_longer_eligible(apply_all(commands, image)))
     return Decision(() if validate_only else tuple(commands), tuple(answers))
+
+
+def _touches_insync_min(command: Command) -> bool:
+    if not isinstance(command, SetTopicConfigs | SetBrokerConfigs):
+        return False
+    return INSYNC_MIN in command.removed or any(name == INSYNC_MIN for name, _ in command.values)
 
 
 def _no_longer_eligible(image: Image) -> list[Command]:

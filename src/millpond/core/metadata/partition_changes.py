@@ -51,10 +51,13 @@ def change(
 
 
 def best_leader(image: Image, topic: Topic, partition: Partition) -> int:
-    """The first live replica in sync, else the first eligible one, else any where the topic allows it, else none."""
+    """The first live replica in sync, else the first eligible one, else any where the topic allows it, else none.
+
+    Any but those on their way in, which may have nothing at all.
+    """
     ways = [partition.isr, partition.elr]
     if may_elect_unclean(image, topic):
-        ways.append(partition.replicas)
+        ways.append(settled(partition))
     for way in ways:
         able = [replica for replica in partition.replicas if replica in way and image.is_live(replica)]
         staying = [replica for replica in able if image.is_staying(replica)]
@@ -73,6 +76,11 @@ def partitions_of(image: Image) -> Iterator[tuple[Topic, int, Partition]]:
     for _, topic in sorted(image.topics.items()):
         for number, partition in enumerate(topic.partitions):
             yield topic, number, partition
+
+
+def settled(partition: Partition) -> tuple[int, ...]:
+    """The replicas without those that are on their way in."""
+    return tuple(replica for replica in partition.replicas if replica not in partition.adding)
 
 
 def in_order(replicas: tuple[int, ...], some: Collection[int]) -> tuple[int, ...]:

@@ -21,7 +21,7 @@ from millpond.core.metadata.commands import (
 )
 from millpond.core.metadata.decisions import Decision, Refused
 from millpond.core.metadata.image import Image, Partition, Topic, apply
-from millpond.core.metadata.partition_changes import best_leader, change, in_order, partitions_of
+from millpond.core.metadata.partition_changes import best_leader, change, in_order, partitions_of, settled
 from millpond.model.errors import (
     InvalidReplicaAssignment,
     InvalidReplicationFactor,
@@ -94,16 +94,16 @@ def _reassign(image: Image, request: Reassign, *, allow_replication_change: bool
     if request.replicas is None:
         return _cancel(image, topic, request.at, partition)
     _check_target(image, request.at, partition, request.replicas)
-    settled = _settled(partition)
-    if not allow_replication_change and len(request.replicas) != len(settled):
+    count = len(settled(partition))
+    if not allow_replication_change and len(request.replicas) != count:
         raise InvalidReplicationFactor(
-            f"{request.at} has {len(settled)} replicas and shall have {len(request.replicas)}; the request forbids that"
+            f"{request.at} has {count} replicas and shall have {len(request.replicas)}; the request forbids that"
         )
     return _begin(image, topic, request.at, request.replicas)
 
 
 def _check_target(image: Image, at: TopicPartition, partition: Partition, target: Replicas) -> None:
-    union = {*target, *_settled(partition)}
+    union = {*target, *settled(partition)}
     if not target or len(set(target)) != len(target) or len(union) > REPLICAS_PER_PARTITION_MAX:
         raise InvalidReplicaAssignment(
             f"{at} shall be on brokers {list(target)[:40]}; allowed are 1 to {REPLICAS_PER_PARTITION_MAX}, each once, "
@@ -117,9 +117,8 @@ def _check_target(image: Image, at: TopicPartition, partition: Partition, target
 
 def _begin(image: Image, topic: Topic, at: TopicPartition, target: Replicas) -> ChangePartition:
     partition = topic.partitions[at.partition]
-    settled = _settled(partition)
-    removing = tuple(replica for replica in settled if replica not in target)
-    adding = tuple(replica for replica in target if replica not in settled)
+    removing = tuple(replica for replica in settled(partition) if replica not in target)
+    adding = tuple(replica for replica in target if replica not in settled(partition))
     ended = _ended(image, topic, at.partition, Movement(target), partition.isr, added=adding)
     if ended is not None:
         return ended
@@ -129,16 +128,17 @@ def _begin(image: Image, topic: Topic, at: TopicPartition, target: Replicas) -> 
 def _cancel(image: Image, topic: Topic, at: TopicPartition, partition: Partition) -> ChangePartition:
     if not partition.moving:
         raise NoReassignmentInProgress(f"{at} is not moving; there is nothing to cancel")
-    return _moved(image, topic, at, Movement(_settled(partition)))
+    return _moved(image, topic, at, Movement(settled(partition)))
 
 
 def _moved(image: Image, topic: Topic, at: TopicPartition, movement: Movement) -> ChangePartition:
     """With other replicas. Those dropped at once are such as were on their way in."""
     before = topic.partitions[at.partition]
     isr = in_order(movement.replicas, before.isr)
-    if before.isr and not isr:
+    complete = before.isr or before.elr
+    if complete and not in_order(movement.replicas, complete):
         raise InvalidReplicaAssignment(
-            f"only {list(before.isr)} are in sync for {at}, and none of them would stay; wait until another is in sync"
+            f"only {list(complete)} have all of {at}, and none of them would stay; wait until another is in sync"
         )
     leader = _leader_after(image, topic, before, movement.replicas, isr)
     return change(image, topic, at.partition, leader=leader, isr=isr, movement=movement)
@@ -163,8 +163,3 @@ def _leader_after(image: Image, topic: Topic, before: Partition, replicas: Repli
         return before.leader
     able = best_leader(image, topic, replace(before, replicas=replicas, isr=isr, elr=()))
     return able if able in isr else NO_LEADER
-
-
-def _settled(partition: Partition) -> Replicas:
-    """The replicas without those that are on their way in."""
-    return tuple(replica for replica in partition.replicas if replica not in partition.adding)

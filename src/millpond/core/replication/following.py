@@ -72,7 +72,10 @@ class Append:
 
 @dataclass(frozen=True, slots=True)
 class Truncate:
-    """Cut the log to end at `to`, and ask again."""
+    """Cut the log to end at `to`, believe no high watermark above it, and ask again.
+
+    Only after an unclean election can the known high watermark lie above.
+    """
 
     to: Offset
 

@@ -18,7 +18,7 @@ _NOTHING = Offset(-1)
 _NEVER = -(2**62)
 
 COMING_IN_MS_MAX = 1_000
-"""How long after its last fetch the high watermark waits for a follower that is about to come in."""
+"""How long after its last fetch a follower may still come in, and the high watermark waits for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Leading:
         self.broker = broker
         self.leader_epoch = leader_epoch
         self.epoch_start = epoch_start
-        self.high_watermark = high_watermark
+        self.high_watermark = min(high_watermark, epoch_start)  # an unclean election may have cut below it
         self.members = members
         self._synced_end = synced_end
         self._lag_ms_max = lag_ms_max
@@ -130,6 +130,8 @@ class Leading:
         if members.partition_epoch > self.members.partition_epoch:
             # Whatever was asked was asked of an earlier partition epoch: it is this change, or will be refused.
             self._asked, self._doubtful = None, frozenset()
+        for replica in self._followers.keys() & (set(members.isr) - set(self.members.isr)):
+            self._followers[replica].caught_up_at = self._now  # its time begins when it comes in
         self.members = members
         self._know_followers()
         return self._advance()
@@ -157,7 +159,7 @@ class Leading:
     def isr_wanted(self, now: int) -> frozenset[int]:
         """The replicas that are in sync, as seen from here."""
         stay = {each for each in self.members.isr if each == self.broker or self._keeps_up(each, now)}
-        come = {each for each in self._followers if each not in self.members.isr and self._may_come(each)}
+        come = {each for each in self._followers if each not in self.members.isr and self._may_come(each, now)}
         return frozenset(stay | come)
 
     def isr_answered(self, change: IsrChange, outcome: IsrOutcome) -> bool:
@@ -236,9 +238,10 @@ class Leading:
         follower = self._followers[replica]
         return follower.end >= self._synced_end or now - follower.caught_up_at <= self._lag_ms_max
 
-    def _may_come(self, replica: int) -> bool:
+    def _may_come(self, replica: int, now: int) -> bool:
         follower = self._followers[replica]
-        return self._is_up(follower, replica) and follower.end >= max(self.high_watermark, self.epoch_start)
+        complete = follower.end >= max(self.high_watermark, self.epoch_start)
+        return complete and now - follower.fetched_at <= COMING_IN_MS_MAX and self._is_up(follower, replica)
 
     def _is_about_to_come(self, replica: int) -> bool:
         follower = self._followers[replica]

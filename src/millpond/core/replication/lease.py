@@ -94,8 +94,8 @@ class Sessions:
         return Heard.RENEWED
 
     def due(self, now: int) -> list[tuple[int, int]]:
-        """The brokers to be fenced, and in which epoch: from here on, whatever becomes of the attempt, they are not heard any more. They
-        are named again and again until the image shows it."""
+        """The brokers to be fenced, and in which epoch. From here on, whatever becomes of the attempt, they are not
+        heard any more; they are named again and again until the image shows it."""
         over = sorted(broker for broker, session in self._sessions.items() if session.until <= now)
         for broker in over:
             self._sessions[broker].fencing = True

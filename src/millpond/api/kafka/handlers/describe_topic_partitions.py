@@ -79,7 +79,7 @@ def _partition(image: Image, topic: Topic, number: int) -> DescribeTopicPartitio
         leader_epoch=partition.leader_epoch,
         replica_nodes=list(partition.replicas),
         isr_nodes=list(partition.isr),
-        eligible_leader_replicas=[],
+        eligible_leader_replicas=list(partition.elr),
         last_known_elr=[],
         offline_replicas=[replica for replica in partition.replicas if not image.is_live(replica)],
     )
