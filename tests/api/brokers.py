@@ -18,7 +18,8 @@ from typing import Any, Self, TypeVar
 
 import uvloop
 
-from millpond.app.broker import Broker, BrokerSettings
+from millpond.app.broker import Broker
+from millpond.app.broker_settings import BrokerSettings
 from millpond.broker.node import Node
 from millpond.model.ports import Clock
 from millpond.protocol.messages.compiler import decode

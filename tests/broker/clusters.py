@@ -5,7 +5,8 @@ Driven by the tests of a cluster beside it and by tests/simulation.
 
 from collections.abc import Mapping
 
-from millpond.app.broker import Broker, BrokerSettings
+from millpond.app.broker import Broker
+from millpond.app.broker_settings import BrokerSettings
 from millpond.core.metadata.controller import NewTopic, create_topics
 from millpond.core.metadata.decisions import Refused
 from millpond.model.errors import MillpondError

@@ -3,6 +3,9 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
+import pytest
+
+from millpond.model.errors import InvalidSetting
 from millpond.testing import Simulation, simulate
 from tests.broker.clusters import Machine, SimCluster
 

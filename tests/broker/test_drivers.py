@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
-from millpond.app.broker import Broker, BrokerSettings
+from millpond.app.broker import Broker
+from millpond.app.broker_settings import BrokerSettings
 from millpond.core.groups.errors import GroupError
 from millpond.core.groups.offsets import CommitOffsets, FetchOffsets, OffsetToCommit
 from millpond.core.groups.records import OffsetCommitted

@@ -15,7 +15,8 @@ from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
-from millpond.app.broker import Broker, BrokerSettings
+from millpond.app.broker import Broker
+from millpond.app.broker_settings import BrokerSettings
 from millpond.model.errors import StorageError
 from millpond.model.ids import TimestampMs
 from millpond.protocol.records import encode_values

@@ -18,7 +18,8 @@ from collections.abc import Callable
 from typing import TextIO
 
 from millpond import __version__
-from millpond.app.broker import Broker, BrokerSettings
+from millpond.app.broker import Broker
+from millpond.app.broker_settings import BrokerSettings
 from millpond.app.clock import SystemClock
 from millpond.app.data_directory import DataDirectory
 from millpond.app.logging_setup import set_up_logging

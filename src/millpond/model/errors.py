@@ -18,6 +18,7 @@
     │   ├── FencedLeaderEpoch       asked in an epoch that is over: look up the leader again
     │   ├── UnknownLeaderEpoch      asked in an epoch that is not known here yet
     │   ├── NotLeader               another broker leads the partition, or nobody does: look up the leader again
+    │   ├── OffsetNotAvailable      a new leader does not know yet how far consumers may read: ask again
     │   ├── RequestTimedOut         not done in the time the request gave it; it may yet be
     │   ├── InvalidTimestamp        a record's time further from now than its topic allows
     │   ├── InvalidAcks             a number of acknowledgements that means nothing
@@ -158,6 +159,13 @@ class UnknownLeaderEpoch(RequestError):
 
 class NotLeader(RequestError):
     kafka_code = 6  # NOT_LEADER_OR_FOLLOWER
+    http_status = 503
+    grpc_code = "UNAVAILABLE"
+    retriable = True
+
+
+class OffsetNotAvailable(RequestError):
+    kafka_code = 78  # OFFSET_NOT_AVAILABLE
     http_status = 503
     grpc_code = "UNAVAILABLE"
     retriable = True

@@ -20,7 +20,8 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from millpond.app.broker import Broker, BrokerSettings
+from millpond.app.broker import Broker
+from millpond.app.broker_settings import BrokerSettings
 from millpond.app.clock import SystemClock
 from millpond.app.data_directory import DataDirectory
 from millpond.core.metadata.controller import NewTopic, create_topics

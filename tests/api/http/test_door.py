@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from millpond.api.http.server import CONNECTIONS_MAX, HEAD_BYTES_MAX
-from millpond.app.broker import BrokerSettings
+from millpond.app.broker_settings import BrokerSettings
 from millpond.testing.broker import InProcessBroker
 
 SECONDS_MAX = 30

@@ -195,6 +195,7 @@ class Followers:
                     if start > log.start_offset:
                         await log.delete_before(min(start, log.next_offset))
                 case Truncate(to):
+                    partition.high_watermark = min(partition.high_watermark, to)
                     await log.truncate(to)
                 case StartAnew(at):
                     await self._partitions.begin_anew(partition, at)

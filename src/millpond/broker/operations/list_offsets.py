@@ -6,7 +6,7 @@ Driven by the front doors.
 from typing import NamedTuple
 
 from millpond.broker.drivers.partition import Partition
-from millpond.model.errors import InvalidTimestamp
+from millpond.model.errors import InvalidTimestamp, OffsetNotAvailable
 from millpond.model.ids import NO_EPOCH, NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs
 
 LATEST = -1
@@ -25,6 +25,8 @@ def list_offset(partition: Partition, timestamp: int) -> Listed:
     """The first offset at or after that time, or one of the places above; -1 where there is none."""
     log = partition.log
     if timestamp == LATEST:
+        if not partition.require_leader().is_caught_up_with_the_past:
+            raise OffsetNotAvailable(f"the end of {partition.at} is not known yet to its new leader; ask again")
         return Listed(partition.high_watermark, leader_epoch=partition.leader_epoch)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return Listed(log.start_offset, leader_epoch=_epoch_at(partition, log.start_offset))

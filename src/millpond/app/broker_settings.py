@@ -1,0 +1,105 @@
+"""What a broker is told when it is put together, and what its parts make of it.
+
+Frozen. Checked by `check_cluster` and by the tables in core/metadata; made by process.py, by `millpond.testing` and by
+tests.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from millpond.broker.drivers.quorum import QuorumSettings
+from millpond.core.cluster.handshake import SECRET_BYTES_MIN
+from millpond.core.groups.settings import GroupSettings
+from millpond.core.groups.stores import OffsetStore
+from millpond.core.metadata.broker_configs import value_of
+from millpond.core.raft.settings import RaftSettings
+from millpond.model.errors import InvalidSetting
+from millpond.model.limits import MIB
+from millpond.net.limits import NetworkLimits
+
+_FOR_EVER_MS = 10 * 365 * 86_400_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerSettings:
+    data_directory: str = "millpond-data"
+    node_id: int = 1
+    cluster_id: str = "millpond"
+    host: str = "127.0.0.1"
+    port: int = 9092
+    advertised_host: str = ""
+    advertised_port: int = 0
+    """Where clients are told to connect, if not where it listens."""
+    connections_max: int = NetworkLimits().connections_max
+    """Of all clients together."""
+    http: tuple[str, int] | None = None
+    """Host and port of the HTTP door; None leaves it shut."""
+    offset_store: OffsetStore | None = None
+    """Where committed offsets are kept, if not in `__consumer_offsets`; belongs to the broker from its start on."""
+    upkeep_seconds: float = 60
+    """Between two rounds of rolling, retention and compaction."""
+    configs: Mapping[str, str] = field(default_factory=dict)
+    """Kafka's broker settings by name, such as `num.partitions`."""
+    peers: Mapping[int, tuple[str, int]] = field(default_factory=dict)
+    """The brokers that found the cluster, this one among them, by node id: host and port. Empty for one alone."""
+    cluster_secret: bytes = field(default=b"", repr=False)
+    """What all brokers of a cluster know, and nobody else; needed where there are peers."""
+
+
+def check_cluster(settings: BrokerSettings) -> None:
+    """What has to fit together for a broker that has peers."""
+    if not settings.peers:
+        return
+    if settings.node_id not in settings.peers:
+        raise InvalidSetting(
+            f"peers names brokers {sorted(settings.peers)}, and node-id is {settings.node_id}; add this broker to "
+            "peers with the address the others reach it at, or correct its node-id"
+        )
+    if len(settings.cluster_secret) < SECRET_BYTES_MIN:
+        raise InvalidSetting(
+            f"cluster-secret has {len(settings.cluster_secret)} bytes; a broker with peers needs at least "
+            f"{SECRET_BYTES_MIN}, the same on all of them: draw one, for instance with `openssl rand -hex 32`"
+        )
+    session_ms = whole("broker.session.timeout.ms", settings.configs)
+    heartbeat_ms = whole("broker.heartbeat.interval.ms", settings.configs)
+    if session_ms < 2 * heartbeat_ms:
+        raise InvalidSetting(
+            f"broker.session.timeout.ms is {session_ms}, broker.heartbeat.interval.ms {heartbeat_ms}; at least two "
+            "heartbeats must fit into a session"
+        )
+
+
+def group_settings(configs: Mapping[str, str]) -> GroupSettings:
+    return GroupSettings(
+        initial_rebalance_delay_ms=whole("group.initial.rebalance.delay.ms", configs),
+        session_timeout_ms_min=whole("group.min.session.timeout.ms", configs),
+        session_timeout_ms_max=whole("group.max.session.timeout.ms", configs),
+        offsets_retention_ms=whole("offsets.retention.minutes", configs) * 60_000,
+    )
+
+
+def quorum_settings(configs: Mapping[str, str]) -> QuorumSettings:
+    election_s = whole("controller.quorum.election.timeout.ms", configs) / 1000
+    return QuorumSettings(
+        raft=RaftSettings(
+            heartbeat_s=whole("controller.quorum.heartbeat.interval.ms", configs) / 1000,
+            election_timeout_s_min=election_s,
+            election_timeout_s_max=2 * election_s,
+            entry_bytes_max=16 * MIB,
+        )
+    )
+
+
+def network_limits(settings: BrokerSettings) -> NetworkLimits:
+    idle_ms = whole("connections.max.idle.ms", settings.configs)
+    return NetworkLimits(
+        frame_bytes_max=whole("socket.request.max.bytes", settings.configs),
+        connections_max=settings.connections_max,
+        idle_seconds=(idle_ms if idle_ms > 0 else _FOR_EVER_MS) / 1000,
+    )
+
+
+def whole(name: str, configs: Mapping[str, str]) -> int:
+    value = value_of(name, configs)
+    assert isinstance(value, int), (name, value)
+    return value

@@ -1,0 +1,199 @@
+"""What a broker opens before it listens, and closes when it no longer does: metadata, partitions, its place in the
+cluster.
+
+Driven by broker.py.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from millpond.app.broker_settings import BrokerSettings, quorum_settings, whole
+from millpond.broker.cluster import Cluster
+from millpond.broker.drivers.controller import Controller
+from millpond.broker.drivers.doorkeeper import Doorkeeper
+from millpond.broker.drivers.followers import Followers
+from millpond.broker.drivers.life import BrokerLife
+from millpond.broker.drivers.links import Identity, Links
+from millpond.broker.drivers.metadata import MetadataLog, ask_nobody
+from millpond.broker.drivers.partitions import PartitionTable
+from millpond.broker.drivers.quorum import Quorum
+from millpond.broker.drivers.quorum_store import QuorumStore
+from millpond.core.metadata.commands import Endpoint
+from millpond.core.metadata.image import EMPTY, Image
+from millpond.core.raft.membership import Membership
+from millpond.core.raft.messages import Message
+from millpond.model.errors import ControllerUnavailable, InvalidSetting
+from millpond.model.ports import Clock, Filesystem, Rng
+from millpond.storage.checkpoints import make_directory, read_document, write_document
+
+NODE_DOCUMENT = "node"
+
+
+@dataclass(slots=True, kw_only=True)
+class Parts:
+    """What is opened before a broker listens, and closed when it no longer does."""
+
+    metadata: MetadataLog
+    partitions: PartitionTable
+    life: BrokerLife
+    followers: Followers | None
+    cluster: Cluster | None
+
+    @classmethod
+    async def open(
+        cls,
+        settings: BrokerSettings,
+        directory_id: bytes,
+        filesystem: Filesystem,
+        clock: Clock,
+        rng: Rng,
+        on_error: Callable[[BaseException], None],
+    ) -> "Parts":
+        node_id, configs = settings.node_id, settings.configs
+        founders = Membership(tuple(sorted(settings.peers or {node_id: ("", 0)})))
+        store = await QuorumStore.open(node_id, filesystem, settings.data_directory, clock, founders=founders)
+        identity = Identity(
+            node_id=node_id,
+            cluster_id=settings.cluster_id,
+            directory_id=directory_id,
+            secret=settings.cluster_secret,
+        )
+        links: Links | None = None
+        if settings.peers:
+            links = Links(identity, rng, address_of=lambda broker: _address(broker, settings, quorum.image))
+        send = _nobody if links is None else links.send
+        quorum = Quorum(node_id, store, quorum_settings(configs), rng, send=send, on_error=on_error)
+        await _check_founders(settings, quorum)
+        metadata = MetadataLog(quorum, rng, ask=ask_nobody if links is None else links.ask)
+        life = _life(settings, metadata, links, directory_id, on_error)
+        partitions = PartitionTable(
+            filesystem,
+            settings.data_directory,
+            node_id,
+            configs,
+            clock=clock,
+            holds_lease=None if links is None else life.holds_lease,
+            lag_ms_max=whole("replica.lag.time.max.ms", configs),
+            on_error=on_error,
+        )
+        partitions.is_this_life = life.is_this_life
+        if links is None:
+            return cls(metadata=metadata, partitions=partitions, life=life, followers=None, cluster=None)
+        session_s = whole("broker.session.timeout.ms", configs) / 1000
+        controller = Controller(node_id, metadata, session_seconds=session_s, on_error=on_error)
+        return cls(
+            metadata=metadata,
+            partitions=partitions,
+            life=life,
+            followers=Followers(
+                node_id,
+                partitions,
+                links.fetch,
+                rng,
+                image=lambda: metadata.image,
+                broker_epoch=lambda: life.epoch,
+                on_error=on_error,
+            ),
+            cluster=Cluster(quorum=quorum, links=links, doorkeeper=Doorkeeper(identity, rng), controller=controller),
+        )
+
+    async def join(self) -> None:
+        """Returns when the image is the cluster's, and what this broker leads by it is open."""
+        quorum = self.metadata.quorum
+        quorum.start()
+        while not quorum.is_caught_up:
+            self._require_welcome()
+            await self.metadata.wait_progress()
+        self.metadata.listen(self.partitions.follow)
+        self.partitions.follow(EMPTY, self.metadata.image)
+        self.partitions.require_all()
+
+    async def register(self, endpoints: tuple[Endpoint, ...]) -> None:
+        """However long it takes: without a majority there is nothing to serve."""
+        while True:
+            try:
+                await self.life.register(endpoints)
+                return
+            except ControllerUnavailable:
+                self._require_welcome()
+
+    def _require_welcome(self) -> None:
+        """Gives up where so many brokers refuse this one that it can never be part of a majority."""
+        if self.cluster is None:
+            return
+        refusals, voters = self.cluster.links.refusals, self.metadata.quorum.raft.membership.voters
+        if not self.metadata.quorum.raft.membership.is_majority(set(voters) - refusals.keys()):
+            raise InvalidSetting("; ".join(dict.fromkeys(map(str, refusals.values()))))
+        for refusal in refusals.values():
+            if refusal.is_taken:
+                raise InvalidSetting(str(refusal))
+
+    async def close(self) -> None:
+        if self.cluster is not None:
+            await self.cluster.controller.close()
+        if self.followers is not None:
+            await self.followers.close()
+        await self.partitions.close()
+        await self.metadata.close()
+        if self.cluster is not None:
+            await self.cluster.links.close()
+
+
+def _life(
+    settings: BrokerSettings,
+    metadata: MetadataLog,
+    links: Links | None,
+    directory_id: bytes,
+    on_error: Callable[[BaseException], None],
+) -> BrokerLife:
+    configs = settings.configs
+    return BrokerLife(
+        settings.node_id,
+        metadata,
+        links,
+        directory_id=directory_id,
+        heartbeat_seconds=whole("broker.heartbeat.interval.ms", configs) / 1000,
+        session_seconds=whole("broker.session.timeout.ms", configs) / 1000,
+        clock_drift_max=metadata.quorum.raft.settings.clock_drift_max,
+        on_error=on_error,
+    )
+
+
+async def _check_founders(settings: BrokerSettings, quorum: Quorum) -> None:
+    if settings.peers and quorum.raft.membership.nodes == (settings.node_id,) and len(settings.peers) > 1:
+        await quorum.close()
+        raise InvalidSetting(
+            f"peers names {len(settings.peers)} brokers, and the data directory {settings.data_directory} holds a "
+            "cluster of one; start it without peers, or begin a new cluster with empty data directories"
+        )
+
+
+def _nobody(messages: Sequence[Message]) -> None:
+    assert not messages, "a broker that is alone has nobody to talk to"
+
+
+def _address(broker: int, settings: BrokerSettings, image: Image) -> tuple[str, int] | None:
+    """As the settings say, else as the broker itself said when it registered."""
+    if broker in settings.peers:
+        return settings.peers[broker]
+    known = image.brokers.get(broker)
+    return (known.endpoints[0].host, known.endpoints[0].port) if known is not None else None
+
+
+def claim_directory(filesystem: Filesystem, settings: BrokerSettings, rng: Rng) -> bytes:
+    """A data directory belongs to one node of one cluster, from its first start on. Returns the id it got then."""
+    make_directory(filesystem, settings.data_directory)
+    mine: dict[str, Any] = {"node_id": settings.node_id, "cluster_id": settings.cluster_id}
+    found = read_document(filesystem, settings.data_directory, NODE_DOCUMENT) or mine
+    drawn: str | None = found.get("directory_id")
+    if drawn is None:  # new, or of a Millpond before directories had ids
+        drawn = f"{rng.getrandbits(128):032x}"
+        write_document(filesystem, settings.data_directory, NODE_DOCUMENT, {**found, "directory_id": drawn})
+    if {**mine, "directory_id": drawn} != {**found, "directory_id": drawn}:
+        raise InvalidSetting(
+            f"node-id is {settings.node_id} of cluster {settings.cluster_id!r}; the data directory "
+            f"{settings.data_directory} belongs to node {found['node_id']} of {found['cluster_id']!r}. "
+            "Start it as that node, or with another data directory"
+        )
+    return bytes.fromhex(drawn)
