@@ -4,13 +4,14 @@ import pytest
 
 from millpond.core.metadata.commands import NO_LEADER
 from millpond.core.metadata.controller import NewTopic, create_topics
-from millpond.core.metadata.elections import hand_over, unregister_broker
+from millpond.core.metadata.elections import hand_over, unclean, unregister_broker
 from millpond.core.metadata.image import Image
 from millpond.core.metadata.placement import place, replace_broker
 from millpond.core.metadata.reassignments import Reassign, Reassigned, Reassignment, list_reassignments, reassign
+from millpond.core.metadata.replicas import change_isr
 from millpond.model.ids import TopicPartition
 from tests.core.metadata.clusters import STATIC, after, chance, cluster
-from tests.core.metadata.replicated import AT, back, code, dead, in_sync, partition, topic_on
+from tests.core.metadata.replicated import AT, asked, back, code, dead, in_sync, partition, topic_on
 
 
 def moving(image: Image, *target: int) -> Image:
@@ -34,6 +35,14 @@ def test_a_partition_moves_once_those_it_moves_to_are_in_sync() -> None:
     found = partition(image)
     assert (found.replicas, found.isr, found.leader, found.moving) == ((3, 4), (3, 4), 3, False)
     assert found.leader_epoch == 1
+
+
+def test_the_only_replica_hands_over_to_the_one_that_comes_in_by_the_same_command_and_cleanly() -> None:
+    image = moving(topic_on(1), 3)
+    decision = change_isr(image, asked(image, 1, 3))
+    assert unclean(image, decision.commands) == []
+    found = partition(after(image, decision.commands))
+    assert (found.replicas, found.isr, found.leader, found.leader_epoch) == ((3,), (3,), 3, 1)
 
 
 def test_a_leader_that_stays_goes_on_with_a_new_epoch_when_another_is_dropped() -> None:
