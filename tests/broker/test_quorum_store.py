@@ -274,3 +274,14 @@ async def test_a_damaged_log_is_refused_and_says_what_to_do(sim: Simulation, dis
     disk.remove(f"{PATH}/clean-shutdown")
     with pytest.raises(UnreadableCommand, match=r"is damaged at byte.*restore the data directory"):
         await opened(sim, disk)
+
+
+@on_a_simulated_disk
+async def test_an_older_term_goes_on_after_a_campaign_that_led_to_nothing(sim: Simulation, disk: SimDisk) -> None:
+    store = await opened(sim, disk)
+    await store.perform([persist(data(2, 2), hard=HardState(2, 3))])
+    await store.perform([persist(hard=HardState(3, 1))])  # an epoch begins, and stays without entries
+    await store.perform([persist(data(3, 2), data(4, 4), hard=HardState(4, None))])
+    disk.crash()
+    found = (await opened(sim, disk)).state
+    assert found.entries[1:] == (data(2, 2), data(3, 2), data(4, 4))

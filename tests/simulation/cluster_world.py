@@ -272,9 +272,11 @@ class World:
         async with asyncio.timeout(CALM_SECONDS_MAX):
             for life in lives:
                 await life
-            while not all(await asyncio.gather(*(self.create(m, f"calm-{m.node_id}") for m in self.cluster.up))):
+            while not all(  # noqa: ASYNC110 - in virtual time
+                await asyncio.gather(*(self.create(m, f"calm-{m.node_id}") for m in self.cluster.up))
+            ):
                 await asyncio.sleep(1)
-            while not self.all_agree():
+            while not self.all_agree():  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
 
     def all_agree(self) -> bool:

@@ -30,6 +30,8 @@ class LeaderEpochs:
     def begin(self, epoch: LeaderEpoch, start: Offset) -> "LeaderEpochs":
         """The history with a new leader from `start` on. Leaders that wrote nothing leave no trace."""
         kept = [pair for pair in self.pairs() if pair[1] < start]
+        if kept and kept[-1][0] == epoch:
+            return LeaderEpochs(kept)  # goes on, after one that began at `start` and wrote nothing
         assert not kept or kept[-1][0] < epoch, (kept, epoch)
         return LeaderEpochs([*kept, (epoch, start)])
 
