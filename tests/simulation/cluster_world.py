@@ -19,8 +19,9 @@ import random
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any
+from unittest.mock import patch
 
-from millpond.app import broker as app_broker
+from millpond.app import parts as app_parts
 from millpond.broker.drivers.quorum import QuorumSettings
 from millpond.core.metadata.image import Image
 from millpond.core.raft.settings import RaftSettings
@@ -314,10 +315,6 @@ def run_seed(seed: int, *, size: int = 3, seconds: float = 90.0) -> Outcome:
         world.outcome.trace_hash = sim.trace_hash()
         return world.outcome
 
-    before = app_broker.quorum_settings
-    app_broker.quorum_settings = lambda configs: SETTINGS
-    try:
-        with Simulation(seed) as simulation:
-            return simulation.run(scenario)
-    finally:
-        app_broker.quorum_settings = before
+    # The brokers' own code, with a quorum that makes snapshots often.
+    with patch.object(app_parts, "quorum_settings", lambda configs: SETTINGS), Simulation(seed) as simulation:
+        return simulation.run(scenario)
