@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from millpond.api.kafka.served import SERVED
+from millpond.protocol.messages.cluster_registry import CLUSTER_APIS
 from millpond.protocol.messages.registry import APIS
 
 ROOT = Path(__file__).parents[2]
@@ -87,6 +88,7 @@ def test_nothing_prints_or_is_left_to_do(path: Path) -> None:
 def test_every_module_is_used() -> None:
     """A source module that nothing imports is dead, or a front door: those are named here."""
     by_key = {f"millpond.api.kafka.handlers.{api.module}" for api in SERVED.values()}
+    by_key |= {f"millpond.api.cluster.handlers.{api.module}" for api in CLUSTER_APIS.values()}
     doors = by_key | {"millpond.cli.__main__", "millpond.testing.pytest_plugin"}
     imported = {
         name for path in PYTHON for node in ast.walk(ast.parse(path.read_text())) for name in imported_modules(node)
@@ -118,7 +120,7 @@ def test_a_document_has_one_heading_and_its_links_lead_somewhere(path: Path) -> 
 def test_the_file_map_names_every_source_file() -> None:
     """Files that are one per API go without saying."""
     drawn = (ROOT / "docs" / "ARCHITECTURE.md").read_text()
-    apis = {f"{api.module}.py" for api in APIS.values()}
+    apis = {f"{api.module}.py" for api in (*APIS.values(), *CLUSTER_APIS.values())}
     named = [path for path in SOURCE if path.name not in apis | {"__init__.py"}]
     missing = [name_of(path) for path in named if f"`{path.name}`" not in drawn]
     assert not missing, "docs/ARCHITECTURE.md has a file map"
