@@ -85,6 +85,8 @@ async def _start(settings: Settings, clock: SystemClock) -> Broker:
                 advertised_port=advertise.port,
                 connections_max=room_for_connections(),
                 configs=settings.configs,
+                peers={node_id: (peer.host, peer.port) for node_id, peer in settings.peers.items()},
+                cluster_secret=settings.cluster_secret,
             ),
             filesystem=OsFilesystem(),
             clock=clock,

@@ -64,6 +64,8 @@ class MetadataLog:
 
         The rule may be asked several times. A change once begun is finished, whoever stops waiting for it.
         """
+        if self.quorum.trouble is not None:
+            raise self.quorum.trouble
         change = self._loop.create_task(self._decide(rule))
         self._changes.add(change)
         change.add_done_callback(self._ended)
