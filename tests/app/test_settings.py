@@ -232,7 +232,8 @@ def test_unknown_names_are_refused_with_the_nearest_that_is_known(file: Path) ->
     )
     file.write_text("zzz = 1\n")
     assert refusal(config=str(file)).endswith(
-        "there are advertise, data-dir, http, insecure, kafka, log-format, node-id, offset-store, set"
+        "there are advertise, cluster-secret, cluster-secret-file, data-dir, http, insecure, kafka, log-format, "
+        "node-id, offset-store, peers, set"
     )
 
 
@@ -335,3 +336,39 @@ def test_two_doors_are_never_at_one_address() -> None:
     assert refusal(kafka="127.0.0.1:8080") == message
     assert settings(kafka="127.0.0.1:8080", http="off").http is None
     assert settings(kafka="127.0.0.1:0", http="127.0.0.1:0").http == Address("127.0.0.1", 0)
+
+
+# Others of the cluster
+
+
+def test_peers_are_named_with_their_addresses() -> None:
+    settings = load(flags={}, sets=[], environ={"MILLPOND_PEERS": "1@127.0.0.1:9092, 2@b.example:9093,3@[::1]:9"})
+    assert {node_id: str(address) for node_id, address in settings.peers.items()} == {
+        1: "127.0.0.1:9092",
+        2: "b.example:9093",
+        3: "[::1]:9",
+    }
+
+
+@pytest.mark.parametrize("text", ["127.0.0.1:9092", "1@a:1,1@b:1", "x@a:1", "1@a", "1@a:99999", "-1@a:1"])
+def test_peers_that_cannot_be_are_refused(text: str) -> None:
+    with pytest.raises(InvalidSetting, match=r"peers is .*environment MILLPOND_PEERS"):
+        load(flags={}, sets=[], environ={"MILLPOND_PEERS": text})
+
+
+def test_the_secret_comes_from_the_environment_or_a_file_and_is_never_shown(tmp_path: Path) -> None:
+    file = tmp_path / "secret"
+    file.write_text("whispered in the mill\n")
+    by_name = load(flags={}, sets=[], environ={"MILLPOND_CLUSTER_SECRET": "whispered in the mill"})
+    by_file = load(flags={}, sets=[], environ={"MILLPOND_CLUSTER_SECRET_FILE": str(file)})
+    assert by_name.cluster_secret == by_file.cluster_secret == b"whispered in the mill"
+    assert "whispered" not in repr(by_name)
+    both = {"MILLPOND_CLUSTER_SECRET": "whispered in the mill", "MILLPOND_CLUSTER_SECRET_FILE": str(file)}
+    with pytest.raises(InvalidSetting, match="leave one out") as refusal:
+        load(flags={}, sets=[], environ=both)
+    assert "whispered" not in str(refusal.value)
+
+
+def test_a_secret_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidSetting, match="cluster-secret-file is"):
+        load(flags={}, sets=[], environ={"MILLPOND_CLUSTER_SECRET_FILE": str(tmp_path / "none")})

@@ -269,7 +269,13 @@ class World:
             machine.disk.cut_power_at(1 << 62)
 
     async def demand_life(self, lives: list[asyncio.Task[None]]) -> None:
-        """HealedIsAlive."""
+        try:
+            await self.come_alive(lives)
+        except TimeoutError:
+            self.check()
+            raise Violation(f"HealedIsAlive: not within {CALM_SECONDS_MAX} s") from None
+
+    async def come_alive(self, lives: list[asyncio.Task[None]]) -> None:
         async with asyncio.timeout(CALM_SECONDS_MAX):
             for life in lives:
                 await life

@@ -85,7 +85,7 @@ def fence_without_waiting(patch: pytest.MonkeyPatch) -> None:
 
 
 MUTANTS: tuple[tuple[Mutant, str], ...] = (
-    (say_it_is_kept_before_it_is, "OneHistory|NothingDecidedIsLost"),
+    (say_it_is_kept_before_it_is, "OneHistory|NothingDecidedIsLost|HealedIsAlive"),
     (forget_the_vote, r"\(\d+, \d+\)|OneHistory|leads term"),  # an assertion of the machine's
     (take_changes_decided_on_old_images, r"\(\d+, \d+, \d+\)"),  # the driver's: the base is not the change before
     (answer_before_a_majority_has_it, "NothingDecidedIsLost"),

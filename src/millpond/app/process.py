@@ -90,6 +90,8 @@ async def _start(settings: Settings, clock: SystemClock) -> Broker:
                 http=(settings.http.host, settings.http.port) if settings.http else None,
                 offset_store=_offset_store(settings),
                 configs=settings.configs,
+                peers={node_id: (peer.host, peer.port) for node_id, peer in settings.peers.items()},
+                cluster_secret=settings.cluster_secret,
             ),
             filesystem=OsFilesystem(),
             clock=clock,

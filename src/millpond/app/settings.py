@@ -21,6 +21,7 @@ from millpond.model.errors import InvalidSetting
 PORT_MAX = 65_535
 OFF = "off"
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[!-~]*")
+SECRET_FILE_BYTES_MAX = 4096
 _DIGITS = re.compile(r"[0-9]{1,10}")
 _ADDRESS = re.compile(r"(?:\[(?P<bracketed>[^\[\]\s]+)\]|(?P<plain>[^:\[\]\s]+)):(?P<port>[0-9]{1,5})")
 
@@ -71,6 +72,9 @@ class Settings:
     insecure: bool = False
     """Somebody said in so many words that whoever reaches the port may do everything."""
     log_format: LogFormat = LogFormat.TEXT
+    peers: Mapping[int, Address] = field(default_factory=dict)
+    """The brokers that found the cluster, this one among them; empty for a broker that is alone."""
+    cluster_secret: bytes = field(default=b"", repr=False)
     configs: Mapping[str, str] = field(default_factory=dict)
     """Kafka's broker settings by name."""
 
@@ -104,6 +108,8 @@ def _checked(own: Mapping[str, Given], configs: Mapping[str, Given]) -> Settings
         offset_store=_offset_store(own["offset-store"]) if "offset-store" in own else defaults.offset_store,
         insecure=_insecure(own["insecure"]) if "insecure" in own else defaults.insecure,
         log_format=_log_format(own["log-format"]) if "log-format" in own else defaults.log_format,
+        peers=_peers(own["peers"]) if "peers" in own else defaults.peers,
+        cluster_secret=_cluster_secret(own),
         configs=_configs(configs),
     )
     if "kafka" in own:
@@ -149,10 +155,10 @@ def _http(given: Given) -> Address | None:
     return _found_address(found)
 
 
-def _node_id(given: Given) -> int:
+def _node_id(given: Given, *, name: str = "node-id") -> int:
     text = given.text.strip()
     if _DIGITS.fullmatch(text) is None or int(text) > INT32_MAX:
-        _refuse("node-id", given, f"a whole number from 0 to {INT32_MAX}", "write for instance 1")
+        _refuse(name, given, f"a whole number from 0 to {INT32_MAX}", "write for instance 1")
     return int(text)
 
 
@@ -160,6 +166,33 @@ def _offset_store(given: Given) -> str:
     if _URL.fullmatch(given.text.strip()) is None:
         _refuse("offset-store", given, "a URL whose scheme names a plugin", "leave it out for Millpond's own log")
     return given.text.strip()
+
+
+def _peers(given: Given) -> Mapping[int, Address]:
+    peers: dict[int, Address] = {}
+    for each in given.text.split(","):
+        node_id, at, address = each.strip().partition("@")
+        number = _node_id(Given(node_id, given.source), name="peers") if at else -1
+        if number < 0 or number in peers:
+            _refuse("peers", given, "NODE@HOST:PORT for each broker, each once", "write for instance 1@a:9092,2@b:9092")
+        peers[number] = _address("peers", Given(address, given.source))
+    return peers
+
+
+def _cluster_secret(own: Mapping[str, Given]) -> bytes:
+    """Never shown, also where it is refused."""
+    said, file = own.get("cluster-secret"), own.get("cluster-secret-file")
+    if said is not None and file is not None:
+        raise InvalidSetting(
+            f"cluster-secret ({said.source}) and cluster-secret-file ({file.source}) are both given; leave one out"
+        )
+    if file is None:
+        return b"" if said is None else said.text.strip().encode()
+    try:
+        with open(file.text, "rb") as content:
+            return content.read(SECRET_FILE_BYTES_MAX).strip()
+    except OSError as error:
+        _refuse("cluster-secret-file", file, f"a file that can be read ({error.strerror})", "name one that is there")
 
 
 def _insecure(given: Given) -> bool:

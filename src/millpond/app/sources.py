@@ -19,7 +19,10 @@ from difflib import get_close_matches
 from millpond.core.metadata.broker_configs import BROKER_KEYS
 from millpond.model.errors import InvalidSetting
 
-NAMES = ("data-dir", "kafka", "http", "advertise", "node-id", "offset-store", "insecure", "log-format")
+NAMES = (
+    *("data-dir", "kafka", "http", "advertise", "node-id", "offset-store", "insecure", "log-format"),
+    *("peers", "cluster-secret", "cluster-secret-file"),
+)
 SET = "set"
 ENVIRONMENT_PREFIX = "MILLPOND_"
 ENVIRONMENT_SET_PREFIX = "MILLPOND_SET_"

@@ -4,6 +4,7 @@ When each was last heard is known in memory only. A new controller has heard nob
 session before it takes anyone for dead; so does one that was itself stopped for a while.
 
 Invariant: a broker is fenced only by a controller that holds its lease, and that did not hear it for a whole session.
+Once a fence is in the log, committed or not, the broker is told nothing that would renew its lease.
 Driven by the cluster's front door (heartbeats), by quorum.py (roles, images) and by its own timer.
 """
 
@@ -43,6 +44,8 @@ class Controller:
         """Of the live brokers but this one; empty while this broker is not the controller."""
         self._is_watching = False
         self._fencing: dict[int, asyncio.Task[None]] = {}
+        self._doomed: set[int] = set()
+        """Those whose fence may be in the log; it may take effect at any time."""
         self._timer: asyncio.TimerHandle | None = None
         self._quorum.listen_to_roles(self._follow_role)
         self._quorum.listen(self._follow_image)
@@ -53,6 +56,8 @@ class Controller:
         known = self._quorum.image.brokers.get(broker)
         if known is None or known.fenced or known.epoch != epoch:
             return Pulse.REGISTER_AGAIN
+        if broker in self._doomed:
+            return Pulse.NOT_CONTROLLER
         self._heard_at[broker] = self._loop.time()
         return Pulse.ALIVE
 
@@ -63,6 +68,7 @@ class Controller:
         elif not self._quorum.is_controller:
             self._is_watching = False
             self._heard_at.clear()
+            self._doomed.clear()
             self._set_timer()
 
     def _forgive(self) -> None:
@@ -76,6 +82,8 @@ class Controller:
         if not self._is_watching or before.brokers is after.brokers:
             return
         for broker, known in after.brokers.items():
+            if known != before.brokers.get(broker):
+                self._doomed.discard(broker)
             if known.fenced:
                 self._heard_at.pop(broker, None)
             elif known != before.brokers.get(broker) and broker != self._node_id:
@@ -108,10 +116,15 @@ class Controller:
     async def _fence(self, broker: int) -> None:
         def rule(image: Image) -> Sequence[Command]:
             may_fence = self._is_watching and self._quorum.holds_lease() and self._is_silent(broker)
-            return fence_broker(image, broker) if may_fence else ()
+            commands = fence_broker(image, broker) if may_fence else ()
+            if commands:
+                self._doomed.add(broker)
+            else:
+                self._doomed.discard(broker)  # the last one was refused for a newer change, which is here by now
+            return commands
 
         try:
-            await self._metadata.submit(rule)
+            await self._metadata.submit_as_controller(rule)
         except MillpondError:
             pass  # no majority, or no disk: whoever is the controller next begins to count again
         except Exception as error:

@@ -51,12 +51,18 @@ class BrokerLife:
         """Of this registration."""
 
     def lease_until(self) -> float:
-        """By this loop's clock."""
+        """By this loop's clock; 0 where this broker has been fenced, even if it is the controller by now."""
+        if not self._is_registered():
+            return 0.0
         own = self._quorum.lease_until()
         return self._lease_until if own is None else own
 
     def holds_lease(self) -> bool:
         return self._loop.time() < self.lease_until()
+
+    def _is_registered(self) -> bool:
+        known = self._metadata.image.brokers.get(self._node_id)
+        return known is not None and not known.fenced and known.epoch == self.epoch
 
     async def register(self, endpoints: tuple[Endpoint, ...]) -> None:
         """Returns when a majority knows that this broker is up, and where."""
@@ -87,8 +93,7 @@ class BrokerLife:
 
     async def _beat(self, links: Links) -> bool:
         """Whether the controller knows that this broker is alive."""
-        known = self._metadata.image.brokers.get(self._node_id)
-        if known is None or known.fenced or known.epoch != self.epoch:
+        if not self._is_registered():
             await self.register(self._endpoints)
         if self._quorum.is_controller:
             return True

@@ -64,10 +64,20 @@ class MetadataLog:
 
         The rule may be asked several times. A change once begun is finished, whoever stops waiting for it.
         """
-        change = self._loop.create_task(self._decide(rule))
+        return await self._shielded(rule, here=False)
+
+    async def _shielded(self, rule: Callable[[Image], Decision[Answer]], *, here: bool) -> Decision[Answer]:
+        if self.quorum.trouble is not None:
+            raise self.quorum.trouble
+        change = self._loop.create_task(self._decide(rule, here=here))
         self._changes.add(change)
         change.add_done_callback(self._ended)
         return await asyncio.shield(change)
+
+    async def submit_as_controller(self, rule: Callable[[Image], Sequence[Command]]) -> None:
+        """The same, but only as long as this broker is the controller: nobody else is asked, and the rule is asked anew
+        each time, in the same step in which what it says goes into the log."""
+        await self._shielded(lambda image: Decision(tuple(rule(image)), ()), here=True)
 
     def _ended(self, change: asyncio.Task[Any]) -> None:
         self._changes.discard(change)
@@ -78,30 +88,30 @@ class MetadataLog:
         """The same for commands that need no answers."""
         await self.decide(lambda image: Decision(tuple(rule(image)), ()))
 
-    async def _decide(self, rule: Callable[[Image], Decision[Answer]]) -> Decision[Answer]:
+    async def _decide(self, rule: Callable[[Image], Decision[Answer]], *, here: bool) -> Decision[Answer]:
         async with self._turn:
             attempts: list[_Attempt[Answer]] = []
             try:
-                return await self._decide_in_turn(rule, attempts)
+                return await self._decide_in_turn(rule, attempts, here=here)
             finally:
                 for each in attempts:
                     self.quorum.unwatch(each.change.change_id)
 
     async def _decide_in_turn(
-        self, rule: Callable[[Image], Decision[Answer]], attempts: list[_Attempt[Answer]]
+        self, rule: Callable[[Image], Decision[Answer]], attempts: list[_Attempt[Answer]], *, here: bool
     ) -> Decision[Answer]:
         quorum, until = self.quorum, self._loop.time() + PATIENCE_SECONDS
         restores, in_doubt = quorum.restores, False
         while True:
             quorum.require_open()
-            if not attempts or attempts[-1].change.base != quorum.data_index:
+            if here or not attempts or attempts[-1].change.base != quorum.data_index:
                 if in_doubt and quorum.restores != restores:
                     raise ControllerUnavailable("it is not known whether a change that was sent was kept; look first")
                 attempts.append(self._attempt(rule))
             attempt = attempts[-1]
             if not in_doubt:
                 restores = quorum.restores
-            outcome = await self._propose(attempt.change, until)
+            outcome = await self._propose(attempt.change, until, here=here)
             in_doubt = in_doubt or isinstance(outcome, Accepted | Unheard)
             if isinstance(outcome, Accepted) and not attempt.change.commands:
                 return attempt.decision
@@ -127,9 +137,10 @@ class MetadataLog:
         quorum.watch(change.change_id)
         return _Attempt(change, decision)
 
-    async def _propose(self, change: Change, until: float) -> Outcome:
-        quorum = self.quorum
-        outcome = quorum.propose(change)
+    async def _propose(self, change: Change, until: float, *, here: bool) -> Outcome:
+        outcome = self.quorum.propose(change)
+        if here and isinstance(outcome, NotController):
+            raise ControllerUnavailable("this broker is not the controller any more")
         if isinstance(outcome, NotController) and outcome.leader is not None:
             return await self._ask(outcome.leader, change, until)
         return outcome
