@@ -354,6 +354,12 @@ class Quorum:
 
     # Ending
 
+    def hand_over(self) -> None:
+        """Asks the broker that has most to lead in this one's place, before this one stops."""
+        if self.raft.role is Role.LEADER and len(self.raft.membership.voters) > 1 and not self._is_broken():
+            self.raft.transfer(None, self._loop.time())
+            self._drain()
+
     async def close(self) -> None:
         """Says nothing more, and leaves the disk in order."""
         self._is_closed = True
