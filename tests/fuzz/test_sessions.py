@@ -1,6 +1,7 @@
 """The fuzzer finds what it is there to find: against servers that answer wrongly, late, never, or hang up."""
 
 import asyncio
+import contextlib
 import struct
 from collections.abc import Callable
 
@@ -39,15 +40,27 @@ def asked() -> bytes:
 
 def session_against(answering: Answering, stream: bytes) -> int:
     async def run() -> int:
+        serving: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await reader.read(4)
-            answering(writer)
-            await reader.read()  # until the peer has gone
-            writer.close()
+            try:
+                await reader.read(4)
+                answering(writer)
+                await reader.read()  # until the peer has gone
+            except OSError:
+                pass  # gone without a word
+            finally:
+                writer.close()
+                with contextlib.suppress(OSError):
+                    await writer.wait_closed()
+                serving.set_result(None)
 
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
         async with server:
-            return await run_session(plan_of(stream), server.sockets[0].getsockname()[1], World())
+            try:
+                return await run_session(plan_of(stream), server.sockets[0].getsockname()[1], World())
+            finally:
+                await serving
 
     return asyncio.run(run())
 

@@ -121,6 +121,7 @@ class Broker:
     async def stop(self, *, grace_seconds: float = 10) -> None:
         """Answers what was asked, then closes every log in order. The HTTP door tells of it meanwhile."""
         self.node.is_stopping = True
+        self.node.metadata.quorum.hand_over()
         await self._server.stop(grace_seconds)
         for task in self._tasks:
             task.cancel()

@@ -109,8 +109,8 @@ class Link:
         self._answers: dict[int, asyncio.Future[memoryview]] = {}
         self._waiting: deque[list[Buffer]] = deque(maxlen=WAITING_MESSAGES_MAX)
         self._is_closed = False
-        self.heard_at = 0.0
-        """When the peer last said anything, on whichever connection; or this one was made."""
+        self._unheard_since: float | None = None
+        """When the first message was sent since the peer last said anything, on whichever connection."""
 
     # One way
 
@@ -118,13 +118,21 @@ class Link:
         """Or drops it."""
         frame = request_frame(message, 0, correlation_id=self._next_id(), client_id=None)
         connection = self._connection
+        if connection is not None and self._is_unheard():
+            connection.abort()
+            self._connection = connection = None
         if connection is None or connection.is_closing:
             self._waiting.append(frame)
             self._connect_soon()
-        elif self._loop.time() - self.heard_at > SILENCE_SECONDS:
-            connection.abort()
         elif connection.unsent_bytes <= UNSENT_BYTES_MAX:
+            self._unheard_since = self._unheard_since or self._loop.time()
             connection.send(frame)
+
+    def heard(self) -> None:
+        self._unheard_since = None
+
+    def _is_unheard(self) -> bool:
+        return self._unheard_since is not None and self._loop.time() - self._unheard_since > SILENCE_SECONDS
 
     # With an answer
 
@@ -168,7 +176,7 @@ class Link:
         return self._correlation_id
 
     def _on_frame(self, frame: memoryview) -> None:
-        self.heard_at = self._loop.time()
+        self.heard()
         number, _ = parse_response_header(frame, header_version=0)
         answer = self._answers.get(number)
         if answer is not None and not answer.done():
@@ -203,7 +211,6 @@ class Link:
         else:
             self._failures = 0
             self._connection = connection
-            self.heard_at = self._loop.time()
             self._on_refused(self._to, None)
             for frame in self._waiting:
                 connection.send(frame)
@@ -295,7 +302,7 @@ class Links:
 
     def heard(self, broker: int) -> None:
         """It has said something on a connection of its own."""
-        self._link(broker, Purpose.RAFT).heard_at = self._loop.time()
+        self._link(broker, Purpose.RAFT).heard()
 
     def send(self, messages: Sequence[RaftMessage]) -> None:
         by_node: dict[int, list[bytes]] = {}

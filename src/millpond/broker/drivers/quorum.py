@@ -109,6 +109,7 @@ class Quorum:
         self._snapshotting: asyncio.Task[None] | None = None
         self._bytes_since_snapshot = 0
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
         self._is_closed = False
         self.trouble: StorageError | None = None
         """Why nothing can be kept at the moment, or ever again."""
@@ -260,12 +261,13 @@ class Quorum:
         """Sets it anew only where it would ring too late: a follower's deadline moves on with every heartbeat."""
         deadline = None if self._is_closed or self._is_broken() else self.raft.deadline()
         if self._timer is not None:
-            if deadline is not None and self._timer.when() <= deadline:
+            if deadline is not None and self._timer_at <= deadline:
                 return
             self._timer.cancel()
             self._timer = None
         if deadline is not None:
             self._timer = self._loop.call_at(deadline, self._on_timer)
+            self._timer_at = deadline
 
     def _on_timer(self) -> None:
         self._timer = None
@@ -353,6 +355,12 @@ class Quorum:
             self._snapshotting = None
 
     # Ending
+
+    def hand_over(self) -> None:
+        """Asks the broker that has most to lead in this one's place, before this one stops."""
+        if self.raft.role is Role.LEADER and len(self.raft.membership.voters) > 1 and not self._is_broken():
+            self.raft.transfer(None, self._loop.time())
+            self._drain()
 
     async def close(self) -> None:
         """Says nothing more, and leaves the disk in order."""
