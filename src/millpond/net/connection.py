@@ -69,6 +69,7 @@ class Connection(asyncio.BufferedProtocol):
         "_shared",
         "_taken_bytes",
         "_timer",
+        "_timer_at",
         "_transport",
         "_written_bytes",
         "extra",
@@ -88,6 +89,7 @@ class Connection(asyncio.BufferedProtocol):
         self._batch = Batch()
         self._deadlines = Deadlines(shared.limits, shared.loop.time())
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
         self._paused = 0
         self._alone = False
         """The last request handed over may have a large answer: nothing more is handed over before that is out."""
@@ -390,9 +392,11 @@ class Connection(asyncio.BufferedProtocol):
         """Sees to it that the timer rings no later than the next deadline."""
         at = self._deadlines.next_at()
         if self._timer is not None:
-            if self._timer.when() <= at:
+            if self._timer_at <= at:
                 return
             self._timer.cancel()
+        # Kept beside the timer, since uvloop's cannot tell when it is for a time that is over.
+        self._timer_at = at
         self._timer = self._shared.loop.call_at(at, self._ring)
 
     def _ring(self) -> None:
