@@ -7,7 +7,7 @@ forgotten, so that the caller's next try looks first. Driven by replicated_world
 
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from millpond.protocol.messages.join_group import JoinGroupResponse
 from tests.simulation.wire_client import LOOK_AGAIN, Fetched, Membership, Refused, Unanswered, WireClient
@@ -105,7 +105,7 @@ class ClusterClient:
     async def _somewhere(self, ask: Callable[[WireClient], Awaitable[T]]) -> T:
         return await self._ask(self._rng.choice(self._bootstrap), ask)
 
-    async def _ask(self, address: Address, ask: Callable[[WireClient], Awaitable[Any]]) -> Any:  # noqa: ANN401 - its answer
+    async def _ask(self, address: Address, ask: Callable[[WireClient], Awaitable[T]]) -> T:
         if address not in self._wires:
             host, port = address
             self._wires[address] = WireClient(host=host, port=port, client_id=self._client_id, rng=self._rng)

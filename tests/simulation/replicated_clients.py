@@ -104,12 +104,12 @@ class Client:
                 await self.pause()
                 continue
             self.note(ProducerNamed(given))
-            place_of = {topic: IdempotentProducer(wire, topic, given, pause_seconds=0.3) for topic in TOPICS}  # type: ignore[arg-type]
+            producers = {topic: IdempotentProducer(wire, topic, given, pause_seconds=0.3) for topic in TOPICS}
             for _ in range(self.rng.randrange(1, 30)):
                 place, values = self.rng.randrange(len(PLACES)), self.values()
                 topic, partition = PLACES[place]
                 self.note(Sent(place, tuple(values), is_idempotent=True))
-                base = await place_of[topic].send(partition, values, timestamp=self.wall_ms())
+                base = await producers[topic].send(partition, values, timestamp=self.wall_ms())
                 self.note(Acknowledged(f"producer {given}", place, base, tuple(values)))
                 await self.pause()
 

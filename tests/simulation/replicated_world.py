@@ -1,4 +1,4 @@
-"""A whole cluster on bad days: brokers with disks of their own, the network between them, and clients that rely on them.
+"""A whole cluster on bad days: brokers with disks of their own, a network, and clients that rely on them.
 
 Every broker is `Broker.start`, unmodified. Brokers are killed, lose power, stop in order and meet failing disks; the
 network delays, loses and parts them, whole, one way or around a bridge; hosts are paused, disks are slow, wall clocks
@@ -32,7 +32,7 @@ from millpond.testing.disk import PowerCut
 from millpond.testing.hosts import HostDown
 from millpond.testing.links import Conditions
 from millpond.testing.simulation import Simulation
-from tests.broker.clusters import PORT, Machine, SimCluster
+from tests.broker.clusters import Machine, SimCluster
 from tests.simulation.broker_history import BrokerHistory, OffsetAsked, OffsetRead, ReadInCalm
 from tests.simulation.cluster_client import ClusterClient
 from tests.simulation.history import Violation
@@ -172,24 +172,8 @@ class World:
             self.watch(machine)
 
     async def one_life(self, machine: Machine) -> None:
-        rng, host, disk = self.rng, machine.host, machine.disk
-        disk.heal()
-        disk.cut_power_at(NEVER)
-        disk.slow_sync(0.0, rng.choice((0.001, 0.02, 0.1)))
-        end, seconds = rng.choice(ENDS), rng.uniform(1.0, 40.0)
-        timer: asyncio.TimerHandle | None = None
-        match end:
-            case "operation":
-                disk.cut_power_at(disk.operations + rng.choice((rng.randrange(1, 60), rng.randrange(1, 1500))))
-            case "moment":
-                timer = self.sim.loop.call_later(seconds, host.cut_power)
-            case "kill":
-                timer = self.sim.loop.call_later(seconds, host.kill)
-            case "sync error":
-                disk.fail("sync", after=rng.randrange(0, 400), path_pattern=rng.choice(FAILING))
-            case "full":
-                times, pattern = rng.randrange(1, 4), rng.choice(FAILING)
-                disk.fail("write", error=errno.ENOSPC, after=rng.randrange(0, 400), times=times, path_pattern=pattern)
+        host, seconds = machine.host, self.rng.uniform(1.0, 40.0)
+        end, timer = self.plan_end(machine, seconds)
         is_orderly = False
         try:
             await machine.start()
@@ -216,6 +200,26 @@ class World:
             machine.cut_power()
             self.outcome.power_cuts += 1
 
+    def plan_end(self, machine: Machine, seconds: float) -> tuple[str, asyncio.TimerHandle | None]:
+        rng, host, disk = self.rng, machine.host, machine.disk
+        disk.heal()
+        disk.cut_power_at(NEVER)
+        disk.slow_sync(0.0, rng.choice((0.001, 0.02, 0.1)))
+        end, timer = rng.choice(ENDS), None
+        match end:
+            case "operation":
+                disk.cut_power_at(rng.choice((rng.randrange(1, 60), rng.randrange(1, 1500))))
+            case "moment":
+                timer = self.sim.loop.call_later(seconds, host.cut_power)
+            case "kill":
+                timer = self.sim.loop.call_later(seconds, host.kill)
+            case "sync error":
+                disk.fail("sync", after=rng.randrange(0, 400), path_pattern=rng.choice(FAILING))
+            case "full":
+                times, pattern = rng.randrange(1, 4), rng.choice(FAILING)
+                disk.fail("write", error=errno.ENOSPC, after=rng.randrange(0, 400), times=times, path_pattern=pattern)
+        return end, timer
+
     # Weather
 
     def start_client(self, name: str) -> None:
@@ -233,41 +237,47 @@ class World:
         self.sim.host(name).spawn(self.guard(client.run()))
 
     async def weather(self) -> None:
-        rng, network = self.rng, self.sim.network
-        machines = list(self.cluster.machines.values())
-        names = [machine.name for machine in machines]
+        rng, machines = self.rng, list(self.cluster.machines.values())
         while True:
             await asyncio.sleep(rng.uniform(0.2, 4.0))
-            one, other = rng.sample(machines, 2)
-            client = rng.choice(CLIENTS)
-            match rng.choice(WEATHER):
-                case "storm":
-                    network.set_conditions(STORMY)
-                case "isolate":
-                    network.partition([one.name], [name for name in names if name != one.name])
-                case "halves":
-                    left = rng.sample(names, len(names) // 2)
-                    network.partition(left, [name for name in names if name not in left])
-                case "one way":
-                    network.cut_one_way(source=one.name, target=other.name)
-                case "bridge":
-                    rest = [name for name in names if name != one.name]
-                    network.partition(rest[::2], rest[1::2])
-                case "pause":
-                    one.host.pause()
-                case "client":
-                    network.partition([client], rng.sample(names, rng.randrange(1, len(names) + 1)))
-                case "slow disk":
-                    one.disk.slow_sync(0.2, 1.5)
-                case "clock":
-                    self.sim.clock.jump(one.name, ms=rng.randrange(-30_000, 30_000))
-                case "kill client":
-                    self.sim.host(client).kill()
+            one, client = rng.choice(machines), rng.choice(CLIENTS)
+            kind = rng.choice(WEATHER)
+            self.part(kind, one.name, client)
+            self.trouble(kind, one, client)
             await asyncio.sleep(rng.choice((0.3, 1.0, 4.0, 9.0)))
             self.clear_up()
             one.disk.slow_sync(0.0, 0.02)
             if not self.sim.host(client).alive:
                 self.start_client(client)
+
+    def part(self, kind: str, one: str, client: str) -> None:
+        rng, network, names = self.rng, self.sim.network, [each.name for each in self.cluster.machines.values()]
+        others = [name for name in names if name != one]
+        match kind:
+            case "isolate":
+                network.partition([one], others)
+            case "halves":
+                left = rng.sample(names, len(names) // 2)
+                network.partition(left, [name for name in names if name not in left])
+            case "one way":
+                network.cut_one_way(source=one, target=rng.choice(others))
+            case "bridge":
+                network.partition(others[::2], others[1::2])
+            case "client":
+                network.partition([client], rng.sample(names, rng.randrange(1, len(names) + 1)))
+
+    def trouble(self, kind: str, one: Machine, client: str) -> None:
+        match kind:
+            case "storm":
+                self.sim.network.set_conditions(STORMY)
+            case "pause":
+                one.host.pause()
+            case "slow disk":
+                one.disk.slow_sync(0.2, 1.5)
+            case "clock":
+                self.sim.clock.jump(one.name, ms=self.rng.randrange(-30_000, 30_000))
+            case "kill client":
+                self.sim.host(client).kill()
 
     def clear_up(self) -> None:
         self.sim.network.heal()
@@ -353,19 +363,19 @@ class World:
         wire = ClusterClient(list(self.cluster.peers.values()), client_id="reader", rng=self.rng)
         for place in range(len(PLACES)):
             self.note(LastEpoch(place, self.epoch_min(place)))
-            end, records = 0, []
-            while True:
-                try:
-                    end, records = await self.read_place(wire, place)
-                    break
-                except Unanswered:
-                    await asyncio.sleep(0.2)
-            self.note(ReadInCalm(place, tuple(records), end))
+            self.note(await self.read_place(wire, place))
             for group in self.groups:
                 await self.read_group(wire, group, place)
         wire.close()
 
-    async def read_place(self, wire: ClusterClient, place: int) -> tuple[int, list[tuple[int, bytes]]]:
+    async def read_place(self, wire: ClusterClient, place: int) -> ReadInCalm:
+        while True:
+            try:
+                return await self.read_place_once(wire, place)
+            except Unanswered:
+                await asyncio.sleep(0.2)
+
+    async def read_place_once(self, wire: ClusterClient, place: int) -> ReadInCalm:
         records: list[tuple[int, bytes]] = []
         end = await wire.end_offset(*PLACES[place])
         while len(records) < end:
@@ -374,7 +384,7 @@ class World:
             if not found.records:
                 break  # the invariants say what is missing
             records += found.records
-        return end, records
+        return ReadInCalm(place, tuple(records), end)
 
     async def read_group(self, wire: ClusterClient, group: str, place: int) -> None:
         while True:

@@ -13,7 +13,7 @@ Driven by broker_world.py.
 import asyncio
 import contextlib
 import random
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from millpond.model.ids import ProducerEpoch, ProducerId, Sequence, TimestampMs
 from millpond.protocol.messages.compiler import decode
@@ -346,10 +346,14 @@ class WireClient:
         return found.committed_offset, found.metadata or ""
 
 
+class Produces(Protocol):
+    async def produce(self, topic: str, partition: int, batch: bytes) -> int: ...
+
+
 class IdempotentProducer:
     """Sends each batch until it is answered, always the same bytes: one batch of it is under way at a time."""
 
-    def __init__(self, client: WireClient, topic: str, producer_id: int, *, pause_seconds: float) -> None:
+    def __init__(self, client: Produces, topic: str, producer_id: int, *, pause_seconds: float) -> None:
         self._client = client
         self._topic = topic
         self._producer_id = ProducerId(producer_id)
