@@ -188,9 +188,9 @@ class Followers:
 
     async def _take(self, asked: Asked, answer: PartitionData) -> bool:
         """Whether to ask again at once."""
-        partition, leader_epoch, offset = asked
+        partition, _, offset = asked
         log = partition.log
-        if partition.leader_epoch != leader_epoch or partition.leading is not None or log.next_offset != offset:
+        if not _is_still_followed(asked) or log.next_offset != offset:
             return True  # it has another leader since
         try:
             match follow(_answer(answer), history=log.epochs, log_start=log.start_offset, log_end=log.next_offset):
@@ -201,7 +201,7 @@ class Followers:
                         await log.delete_before(min(start, log.next_offset))
                 case Truncate(to):
                     partition.high_watermark = min(partition.high_watermark, to)
-                    await log.truncate(to)
+                    await log.truncate(to, if_still=lambda: _is_still_followed(asked))
                 case StartAnew(at):
                     await self._partitions.begin_anew(partition, at)
                 case BackOff() | AwaitMetadata():
@@ -226,6 +226,11 @@ class Followers:
                 if not isinstance(outcome, StorageError):
                     raise outcome
                 self._on_error(outcome)
+
+
+def _is_still_followed(asked: Asked) -> bool:
+    """Else the log is another leader's, or this broker's own to write."""
+    return asked.partition.leader_epoch == asked.leader_epoch and asked.partition.leading is None
 
 
 def _is_synced(partition: Partition) -> bool:
