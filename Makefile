@@ -4,12 +4,14 @@ BIN := .venv/bin
 SEED ?=
 ONLY ?=
 CYCLES ?= 1000
+WORLD ?= disk
+HOURS ?= 8
 export PYTHONHASHSEED := 0
 
-.PHONY: help run proof test check format bench peers sim lock clean
+.PHONY: help run proof test check format bench peers sim sim-night lock clean
 
 help:  ## this list
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
 run: .venv/.ready  ## start a broker on 127.0.0.1:9092, data in ./millpond-data
 	@$(BIN)/millpond up
@@ -35,8 +37,11 @@ bench: .venv/.ready  ## measure, beside raw system calls and other brokers: make
 peers: .venv/.ready  ## fetch other brokers into bench/.peers, for the bench to stand beside
 	@$(BIN)/python -m bench.broker.peers
 
-sim: .venv/.ready  ## simulated power cuts: make sim SEED=7 [CYCLES=1000]
-	@$(BIN)/python -m tests.simulation --cycles $(CYCLES) $(if $(SEED),--seed $(SEED))
+sim: .venv/.ready  ## simulated bad days of a log, or of a cluster: make sim [WORLD=cluster] [SEED=7] [CYCLES=1000]
+	@$(BIN)/python -m tests.simulation --world $(WORLD) --cycles $(CYCLES) $(if $(SEED),--seed $(SEED))
+
+sim-night: .venv/.ready  ## simulated clusters, minute after minute, until one breaks a promise: make sim-night [HOURS=8]
+	@$(BIN)/python -m tests.simulation --world cluster --hours $(HOURS)
 
 lock:  ## write requirements.lock anew (needs uv)
 	uv pip compile --universal --python-version 3.11 --generate-hashes --group dev --no-header -o requirements.lock pyproject.toml

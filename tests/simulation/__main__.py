@@ -1,27 +1,45 @@
-"""`make sim`: power cuts, as many as asked for, or until an invariant is broken; then the seed and the story."""
+"""`make sim` and `make sim-night`: simulated bad days, as many as asked for, or until an invariant is broken; then the
+seed, the story, and the one command that shows it again."""
 
 import argparse
 import random
 import sys
+import time
 import traceback
+from collections.abc import Callable, Iterable
+from dataclasses import fields
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from tests.simulation import replicated_world
 from tests.simulation.power_cuts import CYCLES_PER_SEED, Outcome, run_seed
 
 console = Console(highlight=False)
+LINE_SECONDS = 10.0
+"""Between two lines of progress, in the night."""
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make sim", description=__doc__)
+    parser.add_argument("--world", choices=("disk", "cluster"), default="disk", help="one log, or brokers and clients")
     parser.add_argument("--seed", type=int, help="run this seed only, and print its trace hash; default: many")
     parser.add_argument("--cycles", type=int, default=1000, help="lives of the simulated process (default 1000)")
+    parser.add_argument("--seeds", type=int, default=50, help="simulated minutes of a cluster (default 50)")
+    parser.add_argument("--hours", type=float, help="clusters, one after another, for this long")
     arguments = parser.parse_args()
+    run: Callable[[int], object] = replicated_world.run_seed if arguments.world == "cluster" else run_seed
     if arguments.seed is not None:
-        return replay(arguments.seed)
+        return replay(arguments.seed, arguments.world, run)
     first = random.SystemRandom().randrange(1_000_000)
-    seeds = range(first, first + max(1, arguments.cycles // CYCLES_PER_SEED))
+    if arguments.hours is not None:
+        return clusters(range(first, first + 1_000_000_000), until=time.monotonic() + arguments.hours * 3600)
+    if arguments.world == "cluster":
+        return clusters(range(first, first + arguments.seeds))
+    return power_cuts(range(first, first + max(1, arguments.cycles // CYCLES_PER_SEED)))
+
+
+def power_cuts(seeds: range) -> int:
     total = Outcome()
     columns = TextColumn("power cuts"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     with Progress(*columns, console=console) as progress:
@@ -31,7 +49,7 @@ def main() -> int:
                 outcome = run_seed(seed, on_cycle=lambda _: progress.advance(bar))
             except BaseException as error:  # also what a power cut raises
                 progress.stop()
-                return failed(seed, error)
+                return failed(seed, "disk", error)
             for name in ("cycles", "power_cuts", "kills", "orderly", "batches_kept", "bytes_cut", "unclean_opens"):
                 setattr(total, name, getattr(total, name) + getattr(outcome, name))
     console.print(
@@ -42,18 +60,51 @@ def main() -> int:
     return 0
 
 
-def replay(seed: int) -> int:
+def clusters(seeds: Iterable[int], *, until: float = float("inf")) -> int:
+    """One minute of a cluster for each seed. Stops at the first that fails."""
+    total, done, began = replicated_world.Outcome(), 0, time.monotonic()
+    told = began
+    for seed in seeds:
+        if time.monotonic() >= until:
+            break
+        try:
+            outcome = replicated_world.run_seed(seed)
+        except Exception as error:
+            return failed(seed, "cluster", error)
+        done += 1
+        for each in fields(outcome):
+            if isinstance(value := getattr(outcome, each.name), int):
+                setattr(total, each.name, getattr(total, each.name) + value)
+        for name, count in outcome.counts.items():
+            total.counts[name] = total.counts.get(name, 0) + count
+        if time.monotonic() - told >= LINE_SECONDS:
+            told = time.monotonic()
+            console.print(f"up to seed {seed}: {summary(total, done, told - began)}")
+    console.print(f"[green]every promise was kept[/]: {summary(total, done, time.monotonic() - began)}")
+    return 0
+
+
+def summary(total: replicated_world.Outcome, seeds: int, seconds: float) -> str:
+    return (
+        f"{seeds} clusters for a minute each, {seeds / max(seconds, 0.001):.2f} seeds/s; {total.lives} lives ended, "
+        f"{total.power_cuts} by power cuts, {total.elections} leader epochs, "
+        f"{total.counts.get('Acknowledged', 0)} batches and {total.counts.get('CommitEnded', 0)} commits answered"
+    )
+
+
+def replay(seed: int, world: str, run: Callable[[int], object]) -> int:
     try:
-        outcome = run_seed(seed)
+        outcome = run(seed)
     except BaseException as error:  # also what a power cut raises
-        return failed(seed, error)
+        return failed(seed, world, error)
     console.print(f"seed {seed}: {outcome}")
     return 0
 
 
-def failed(seed: int, error: BaseException) -> int:
+def failed(seed: int, world: str, error: BaseException) -> int:
     console.print("".join(traceback.format_exception(error)), markup=False)
-    console.print(f"[red]seed {seed} failed[/]; replay with: make sim SEED={seed}")
+    named = "" if world == "disk" else f"WORLD={world} "
+    console.print(f"[red]seed {seed} failed[/]; replay with: make sim {named}SEED={seed}")
     return 1
 
 

@@ -13,7 +13,7 @@ Driven by broker_world.py.
 import asyncio
 import contextlib
 import random
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from millpond.model.ids import ProducerEpoch, ProducerId, Sequence, TimestampMs
 from millpond.protocol.messages.compiler import decode
@@ -28,6 +28,7 @@ from millpond.protocol.messages.consumer_protocol import (
 from millpond.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from millpond.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from millpond.protocol.messages.fields import Message
+from millpond.protocol.messages.find_coordinator import FindCoordinatorRequest
 from millpond.protocol.messages.headers import parse_response_header, request_frame, response_header_version
 from millpond.protocol.messages.heartbeat import HeartbeatRequest
 from millpond.protocol.messages.init_producer_id import InitProducerIdRequest
@@ -60,6 +61,21 @@ BY_NAME_MAX = {0: 12, 1: 12, 8: 9, 9: 9}
 
 UNSURE = {6: "the broker stops leading", 56: "the disk failed"}
 """NOT_LEADER_OR_FOLLOWER and KAFKA_STORAGE_ERROR: what was asked may have been done."""
+LOOK_AGAIN = {
+    3: "a topic that is not known there yet",
+    5: "no leader",
+    7: "not in time",
+    14: "the coordinator loads",
+    15: "no coordinator",
+    16: "another coordinator",
+    19: "too few in sync",
+    20: "too few in sync, after it was appended",
+    74: "an older leader epoch",
+    75: "a newer leader epoch",
+    78: "the end is not known yet",
+    100: "a topic id that is not known there yet",
+}
+"""What a client of several brokers is told while they change places, and so asks again elsewhere."""
 MEMBER_ID_REQUIRED = 79
 
 
@@ -184,10 +200,10 @@ class WireClient:
 
     # Topics and records
 
-    async def create_topic(self, name: str, *, partitions: int, configs: dict[str, str]) -> int:
+    async def create_topic(self, name: str, *, partitions: int, configs: dict[str, str], replicas: int = 1) -> int:
         """The error code; a topic that is there already is one."""
         settings = [CreatableTopicConfig(name=key, value=value) for key, value in configs.items()]
-        topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, configs=settings)
+        topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=replicas, configs=settings)
         (result,) = (await self.ask(CreateTopicsRequest(topics=[topic]))).topics
         code: int = result.error_code
         if code in UNSURE:
@@ -200,10 +216,27 @@ class WireClient:
         _check(found.error_code)
         return tuple(sorted(each.partition_index for each in found.partitions))
 
-    async def produce(self, topic: str, partition: int, batch: bytes) -> int:
-        """The base offset, acknowledged by all replicas."""
+    async def leaders(self, topic: str) -> dict[int, tuple[str, int]]:
+        """The address of each partition's leader, where there is one."""
+        asked = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
+        answer = await self.ask(asked)
+        _check(answer.topics[0].error_code)
+        addresses = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
+        found = {each.partition_index: addresses.get(each.leader_id) for each in answer.topics[0].partitions}
+        return {partition: address for partition, address in found.items() if address is not None}
+
+    async def coordinator(self, group: str) -> tuple[str, int]:
+        if self.version(FindCoordinatorRequest.api_key) >= 4:
+            (found,) = (await self.ask(FindCoordinatorRequest(coordinator_keys=[group]))).coordinators
+        else:
+            found = await self.ask(FindCoordinatorRequest(key=group))
+        _check(found.error_code)
+        return found.host, found.port
+
+    async def produce(self, topic: str, partition: int, batch: bytes, *, acks: int = -1) -> int:
+        """The base offset, acknowledged by all replicas, or with acks=1 by the leader."""
         data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=partition, records=batch)])
-        response = await self.ask(ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[data]))
+        response = await self.ask(ProduceRequest(acks=acks, timeout_ms=1000, topic_data=[data]))
         answer = response.responses[0].partition_responses[0]
         _check(answer.error_code, answer.error_message)
         base_offset: int = answer.base_offset
@@ -313,10 +346,14 @@ class WireClient:
         return found.committed_offset, found.metadata or ""
 
 
+class Produces(Protocol):
+    async def produce(self, topic: str, partition: int, batch: bytes) -> int: ...
+
+
 class IdempotentProducer:
     """Sends each batch until it is answered, always the same bytes: one batch of it is under way at a time."""
 
-    def __init__(self, client: WireClient, topic: str, producer_id: int, *, pause_seconds: float) -> None:
+    def __init__(self, client: Produces, topic: str, producer_id: int, *, pause_seconds: float) -> None:
         self._client = client
         self._topic = topic
         self._producer_id = ProducerId(producer_id)

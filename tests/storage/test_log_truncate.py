@@ -51,6 +51,20 @@ async def test_a_batch_that_holds_the_cut_goes_as_a_whole(disk: SimDisk) -> None
 
 
 @simulated
+async def test_a_cut_that_is_no_longer_wanted_when_its_turn_comes_cuts_nothing(disk: SimDisk) -> None:
+    log = open_log(disk)
+    append(log, b"a")
+    is_wanted = True
+    async with log.commit.turn:
+        cut = asyncio.create_task(log.truncate(Offset(0), if_still=lambda: is_wanted))
+        await asyncio.sleep(0)
+        is_wanted = False
+    await cut
+    assert values_of(log) == [b"a"]
+    await log.close()
+
+
+@simulated
 async def test_truncating_at_or_behind_the_end_changes_nothing(disk: SimDisk) -> None:
     log = open_log(disk)
     appended = append(log, b"a", b"b")

@@ -358,10 +358,15 @@ class Log:
 
     # Changing shape
 
-    async def truncate(self, end: Offset) -> None:
-        """Removes every batch that holds `end` or a later offset; durable when it returns."""
+    async def truncate(self, end: Offset, *, if_still: Callable[[], bool] = lambda: True) -> None:
+        """Removes every batch that holds `end` or a later offset; durable when it returns.
+
+        Waits for its turn at the disk first; `if_still` is asked then, and may find that there is nothing to cut now.
+        """
         async with self.commit.turn:
             self._require_open()
+            if not if_still():
+                return
             if end < self.start_offset:
                 raise OffsetOutOfRange(f"offset {end} is before the start of {self.name}, {self.start_offset}")
             if end < self.next_offset:

@@ -136,10 +136,15 @@ class Followers:
     async def _fetch_once(self, leader: int, ready: list[Partition], *, until: float | None) -> list[Partition]:
         """Returns those that should pause."""
         loop = asyncio.get_running_loop()
+        await self._sync_what_came_before(ready)
         wait_ms = FETCH_WAIT_MS if until is None else max(1, min(FETCH_WAIT_MS, round((until - loop.time()) * 1000)))
         asked = {
-            (each.topic_id, each.at.partition): Asked(each, each.leader_epoch, each.log.next_offset) for each in ready
+            (each.topic_id, each.at.partition): Asked(each, each.leader_epoch, each.log.next_offset)
+            for each in ready
+            if _is_synced(each)
         }
+        if not asked:
+            return ready
         response = await self._fetch(leader, self._request(list(asked.values()), wait_ms))
         if response is None or response.error_code:
             return ready
@@ -150,7 +155,7 @@ class Followers:
             if (topic.topic_id, part.partition_index) in asked
         ]
         paused = [each.partition for each, part in answers if not await self._take(each, part)]
-        await self._sync([each for each, part in answers if part.records])
+        await self._sync([each.partition for each, part in answers if part.records])
         for each, part in answers:
             if each.partition.leader_epoch == each.leader_epoch and not part.error_code:
                 each.partition.learn_high_watermark(Offset(part.high_watermark))
@@ -183,9 +188,9 @@ class Followers:
 
     async def _take(self, asked: Asked, answer: PartitionData) -> bool:
         """Whether to ask again at once."""
-        partition, leader_epoch, offset = asked
+        partition, _, offset = asked
         log = partition.log
-        if partition.leader_epoch != leader_epoch or partition.leading is not None or log.next_offset != offset:
+        if not _is_still_followed(asked) or log.next_offset != offset:
             return True  # it has another leader since
         try:
             match follow(_answer(answer), history=log.epochs, log_start=log.start_offset, log_end=log.next_offset):
@@ -196,7 +201,7 @@ class Followers:
                         await log.delete_before(min(start, log.next_offset))
                 case Truncate(to):
                     partition.high_watermark = min(partition.high_watermark, to)
-                    await log.truncate(to)
+                    await log.truncate(to, if_still=lambda: _is_still_followed(asked))
                 case StartAnew(at):
                     await self._partitions.begin_anew(partition, at)
                 case BackOff() | AwaitMetadata():
@@ -208,14 +213,28 @@ class Followers:
             return False
         return True
 
-    async def _sync(self, asked: list[Asked]) -> None:
+    async def _sync_what_came_before(self, partitions: list[Partition]) -> None:
+        """What this broker wrote as a leader, or got from another one, may be on its way to disk still; a question that
+        begins behind it would say that it is there."""
+        await self._sync([each for each in partitions if not _is_synced(each)])
+
+    async def _sync(self, partitions: list[Partition]) -> None:
         """All of them at once; a log that fails refuses from then on, and is not asked for again."""
-        flushes = [each.partition.log.flush() for each in asked if each.partition.is_flushed_by_group]
+        flushes = [each.log.flush() for each in partitions if each.is_flushed_by_group]
         for outcome in await asyncio.gather(*flushes, return_exceptions=True):
             if isinstance(outcome, BaseException) and not isinstance(outcome, LogClosed):
                 if not isinstance(outcome, StorageError):
                     raise outcome
                 self._on_error(outcome)
+
+
+def _is_still_followed(asked: Asked) -> bool:
+    """Else the log is another leader's, or this broker's own to write."""
+    return asked.partition.leader_epoch == asked.leader_epoch and asked.partition.leading is None
+
+
+def _is_synced(partition: Partition) -> bool:
+    return not partition.is_flushed_by_group or partition.log.durable_offset >= partition.log.next_offset
 
 
 def _answer(data: PartitionData) -> FetchAnswer:

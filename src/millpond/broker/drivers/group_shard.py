@@ -93,6 +93,11 @@ class GroupShard:
             self._loading = None
 
     def _restore(self, records: list[Record]) -> None:
+        log = self._partition.log
+        if self._partition.high_watermark < log.next_offset:
+            # What an earlier leader wrote and nobody else may have: it is told once it cannot be lost any more.
+            last = Offset(log.next_offset - 1)
+            self._outbox.append(Appended(last, last, log.truncations))
         self.registry = GroupRegistry(self._shared.settings, self._shared.rng, now=self._now())
         self._perform(self.registry.restore(records, self._topics, now=self._now()))
 
@@ -112,6 +117,10 @@ class GroupShard:
 
     def ask(self, group: str, make: Callable[[Token], Request]) -> Awaitable[Any]:
         """The answer to a request, which takes effect at once unless the shard is loading."""
+        try:
+            self._partition.require_leader()  # else another may have the groups by now, and be ahead of what is here
+        except NotLeader:
+            return _refused(make, GroupError.NOT_COORDINATOR)
         if self.is_ahead:
             self.load(self._topics)
         if self._loading is not None:
@@ -172,14 +181,16 @@ class GroupShard:
     async def _send_all(self) -> None:
         try:
             while self._outbox:
-                match self._outbox[0]:
+                first = self._outbox[0]
+                match first:
                     case Reply() as reply:
+                        self._partition.require_leader()
                         self._send(reply)
                     case list() as changes:
                         await self._store(changes)
                     case appended:
                         await self._partition.wait_visible(appended)
-                if self._outbox:  # a failure empties it
+                if self._outbox and self._outbox[0] is first:  # a failure empties it, and others may be in by now
                     self._outbox.popleft()
         except (StorageError, NotLeader, NotEnoughReplicasAfterAppend):
             self._fail()
@@ -247,3 +258,7 @@ class GroupShard:
                     if found is not None:
                         yield found
             at = part.next_offset
+
+
+async def _refused(make: Callable[[Token], Request], error: GroupError) -> Any:  # noqa: ANN401 - as the machine says
+    return refusal(make(Token(0)), error).result

@@ -1,8 +1,8 @@
 """OffsetFetch: how far groups have come.
 
 Behaviour: a partition without a committed offset is answered with -1 and no error.
-Version notes: to 7 one group; from 8 several. Null topics are all that have an offset, from 2 on. From 10 topics go
-by id.
+Version notes: to 7 one group; from 8 several. Null topics are all that have an offset, from 2 on; before, an error is
+told of each partition and nowhere else. From 10 topics go by id.
 """
 
 from collections.abc import Awaitable
@@ -42,13 +42,14 @@ def answer(node: Node, request: OffsetFetchRequest, context: Context) -> Awaitab
         wanted = tuple(
             TopicPartition(topic.name, index) for topic in request.topics for index in topic.partition_indexes
         )
-    return _one(node.groups.ask(request.group_id, lambda token: FetchOffsets(token=token, partitions=wanted)))
+    asked = node.groups.ask(request.group_id, lambda token: FetchOffsets(token=token, partitions=wanted))
+    return _one(wanted or (), asked)
 
 
-async def _one(asked: Awaitable[FetchedOffsets]) -> OffsetFetchResponse:
+async def _one(wanted: tuple[TopicPartition, ...], asked: Awaitable[FetchedOffsets]) -> OffsetFetchResponse:
     result = await asked
     topics: dict[str, OffsetFetchResponseTopic] = {}
-    for at, committed in result.offsets:
+    for at, committed in [(at, None) for at in wanted] if result.error else result.offsets:
         topic = topics.setdefault(at.topic, OffsetFetchResponseTopic(name=at.topic, partitions=[]))
         offset, epoch, metadata = _told(committed)
         topic.partitions.append(

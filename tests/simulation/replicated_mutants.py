@@ -1,0 +1,268 @@
+"""Bugs planted in how brokers copy, elect and lease, one at a time, so that the simulated cluster proves it sees them.
+
+Each leaves out one step that works on every day on which nothing fails. Driven by test_replicated.py.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from millpond.broker.drivers import followers
+from millpond.broker.drivers.controller import Controller, Pulse
+from millpond.broker.drivers.followers import Asked, Followers
+from millpond.broker.drivers.group_shard import GroupShard
+from millpond.broker.drivers.groups import GroupCoordinator
+from millpond.broker.drivers.life import BrokerLife
+from millpond.broker.drivers.partition import Partition
+from millpond.broker.drivers.quorum import Outcome, Quorum
+from millpond.broker.drivers.quorum_store import QuorumStore
+from millpond.broker.operations import fetch
+from millpond.core.metadata import elections, partition_changes, replicas
+from millpond.core.metadata.changes import Change
+from millpond.core.metadata.internal_topics import CONSUMER_OFFSETS
+from millpond.core.raft.durable import HardState
+from millpond.core.raft.output import Persist
+from millpond.core.replication.leading import Leading
+from millpond.model.errors import NotLeader
+from millpond.model.ids import Offset
+from millpond.model.ports import Buffer
+from millpond.protocol.messages.fetch import PartitionData
+from millpond.storage.log import Appended, Log
+from millpond.storage.producers import ProducerStates
+from millpond.storage.segment import Slice
+
+Mutant = Callable[[pytest.MonkeyPatch], None]
+
+
+# What an acknowledgement waits for
+
+
+def acknowledge_before_the_leader_has_synced(patch: pytest.MonkeyPatch) -> None:
+    async def wait_kept(self: Log, appended: Appended) -> None:
+        pass
+
+    patch.setattr(Log, "wait_kept", wait_kept)
+    patch.setattr(Partition, "_kept_end", lambda self: self.log.next_offset)
+
+
+def acknowledge_before_anybody_else_has_it(patch: pytest.MonkeyPatch) -> None:
+    _wait_for_the_leader_only(patch, lambda topic: topic != CONSUMER_OFFSETS)
+
+
+def answer_for_groups_before_anybody_else_has_it(patch: pytest.MonkeyPatch) -> None:
+    _wait_for_the_leader_only(patch, lambda topic: topic == CONSUMER_OFFSETS)
+
+
+def _wait_for_the_leader_only(patch: pytest.MonkeyPatch, is_mutated: Callable[[str], bool]) -> None:
+    async def wait_visible(self: Partition, appended: Appended, *, until: float | None = None) -> None:
+        if is_mutated(self.at.topic):
+            await self.wait_kept(appended)
+        else:
+            await original(self, appended, until=until)
+
+    original = Partition.wait_visible
+    patch.setattr(Partition, "wait_visible", wait_visible)
+
+
+def acknowledge_with_fewer_in_sync_than_the_topic_asks_for(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Leading, "is_enough", property(lambda self: True))
+    patch.setattr("millpond.broker.operations.produce._check_in_sync", lambda partition: None)
+
+
+def count_only_those_who_shall_be_in_sync(patch: pytest.MonkeyPatch) -> None:
+    """The smaller ISR, before the controller has agreed to it."""
+
+    def counted(self: Leading) -> set[int]:
+        return set(self._asked.brokers) if self._asked is not None else set(self.members.isr)
+
+    patch.setattr(Leading, "_counted", counted)
+
+
+def count_what_was_sent_as_synced(patch: pytest.MonkeyPatch) -> None:
+    def follower_fetched(self: Partition, replica: int, *, broker_epoch: int, offset: Offset, now_ms: int) -> None:
+        original(self, replica, broker_epoch=broker_epoch, offset=self.log.next_offset, now_ms=now_ms)
+
+    original = Partition.follower_fetched
+    patch.setattr(Partition, "follower_fetched", follower_fetched)
+
+
+# Following
+
+
+def fetch_on_before_it_is_synced(patch: pytest.MonkeyPatch) -> None:
+    async def sync(self: Followers, partitions: list[Partition]) -> None:
+        pass
+
+    patch.setattr(Followers, "_sync", sync)
+    patch.setattr(followers, "_is_synced", lambda partition: True)
+
+
+def follow_from_what_was_written_as_a_leader(patch: pytest.MonkeyPatch) -> None:
+    """Whether or not it has reached the disk."""
+    patch.setattr(followers, "_is_synced", lambda partition: True)
+
+
+def cut_to_the_high_watermark_when_the_leader_changes(patch: pytest.MonkeyPatch) -> None:
+    async def take(self: Followers, asked: Asked, answer: PartitionData) -> bool:
+        partition, epoch = asked.partition, asked.leader_epoch
+        if partition.leading is None and cut.get(id(partition.log)) != epoch and partition.leader_epoch == epoch:
+            cut[id(partition.log)] = epoch
+            if partition.high_watermark < partition.log.next_offset:
+                await partition.log.truncate(max(partition.high_watermark, partition.log.start_offset))
+                return True
+        return await original(self, asked, answer)
+
+    original, cut = Followers._take, dict[int, int]()
+    patch.setattr(Followers, "_take", take)
+
+
+def find_no_difference_between_logs(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(fetch, "diverging", lambda *arguments, **named: None)
+
+
+def take_fetches_of_other_epochs(patch: pytest.MonkeyPatch) -> None:
+    """And answer them from a log that may not be the one they were meant for."""
+    patch.setattr(Partition, "check_epoch", lambda self, epoch: None)
+    patch.setattr(fetch, "diverging", lambda *arguments, **named: None)
+
+
+def believe_every_record_to_be_visible(patch: pytest.MonkeyPatch) -> None:
+    def learn(self: Partition, told: Offset) -> None:
+        self.high_watermark = self.log.next_offset
+
+    patch.setattr(Partition, "learn_high_watermark", learn)
+
+
+def forget_producers_of_copied_batches(patch: pytest.MonkeyPatch) -> None:
+    """A new leader knows nothing of what its predecessor had taken."""
+
+    def append_replicated(self: Log, batches: Buffer) -> Appended:
+        known, self.producers = self.producers, ProducerStates()
+        try:
+            return original(self, batches)
+        finally:
+            self.producers = known
+
+    original = Log.append_replicated
+    patch.setattr(Log, "append_replicated", append_replicated)
+
+
+# What consumers are shown
+
+
+def show_consumers_all_there_is(patch: pytest.MonkeyPatch) -> None:
+    def read(self: Partition, start: Offset, *, bytes_max: int) -> Slice:
+        return self.log.read(start, bytes_max=bytes_max)
+
+    patch.setattr(Partition, "read", read)
+
+
+def tell_of_an_end_before_it_is_known(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Leading, "is_caught_up_with_the_past", property(lambda self: True))
+
+
+def serve_without_a_lease(patch: pytest.MonkeyPatch) -> None:
+    def require_leader(self: Partition) -> Leading:
+        if self.leading is None:
+            raise NotLeader(f"{self.at}")
+        return self.leading
+
+    patch.setattr(Partition, "require_leader", require_leader)
+
+
+# Who is in sync, and who leads
+
+
+def come_into_sync_too_early(patch: pytest.MonkeyPatch) -> None:
+    def may_come(self: Leading, replica: int, now: int) -> bool:
+        follower = self._followers[replica]
+        return follower.end >= 0 and self._is_up(follower, replica)
+
+    patch.setattr(Leading, "_may_come", may_come)
+
+
+def stay_in_sync_over_a_lost_disk(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(elections, "_is_lost", lambda image, broker, directory_id: False)
+
+
+def elect_anybody_who_is_up(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(partition_changes, "may_elect_unclean", lambda image, topic: True)
+
+
+def keep_the_epoch_at_a_restart(patch: pytest.MonkeyPatch) -> None:
+    def change(*arguments: Any, raise_epoch: bool = False, **named: Any) -> Any:  # noqa: ANN401 - as the original
+        return original(*arguments, **named)
+
+    original = partition_changes.change
+    patch.setattr(elections, "change", change)
+
+
+def lead_by_an_image_of_an_earlier_life(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(BrokerLife, "is_this_life", lambda self, epoch: True)
+
+
+def change_who_is_in_sync_whoever_asks(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(replicas, "_check_asker", lambda asked, partition: None)
+    patch.setattr(replicas, "_check_isr", lambda image, asked, partition: None)
+
+
+# Leases and the controller
+
+
+def renew_the_lease_of_a_fenced_broker(patch: pytest.MonkeyPatch) -> None:
+    def heartbeat(self: Controller, broker: int, *, epoch: int) -> Pulse:
+        self._heard_at[broker] = self._loop.time()
+        return Pulse.ALIVE
+
+    patch.setattr(Controller, "heartbeat", heartbeat)
+    patch.setattr(BrokerLife, "_is_registered", lambda self: self.epoch >= 0)
+
+
+def fence_without_waiting(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Controller, "_is_silent", lambda self, broker: broker in self._heard_at)
+
+
+def forget_the_vote(patch: pytest.MonkeyPatch) -> None:
+    original = QuorumStore._write_hard_state
+    patch.setattr(
+        QuorumStore, "_write_hard_state", lambda self, state: original(self, HardState(min(state.term, 2), None))
+    )
+
+
+def say_that_metadata_is_kept_before_it_is(patch: pytest.MonkeyPatch) -> None:
+    async def perform(self: QuorumStore, persists: Sequence[Persist]) -> None:
+        for persist in persists:
+            await self._perform(persist)
+
+    patch.setattr(QuorumStore, "perform", perform)
+
+
+def take_changes_decided_on_old_images(patch: pytest.MonkeyPatch) -> None:
+    def propose(self: Quorum, change: Change) -> Outcome:
+        if self.is_controller and change.commands:
+            self._newest = change.base
+        return original(self, change)
+
+    original = Quorum.propose
+    patch.setattr(Quorum, "propose", propose)
+
+
+# Groups
+
+
+def keep_groups_of_an_earlier_leadership(patch: pytest.MonkeyPatch) -> None:
+    """And not load them anew when it comes again."""
+    patch.setattr(GroupCoordinator, "_close_lost", lambda self: None)
+
+
+def tell_of_what_was_loaded_and_may_be_lost(patch: pytest.MonkeyPatch) -> None:
+    def restore(self: GroupShard, records: list[Any]) -> None:
+        known, self._partition.high_watermark = self._partition.high_watermark, self._partition.log.next_offset
+        try:
+            original(self, records)
+        finally:
+            self._partition.high_watermark = known
+
+    original = GroupShard._restore
+    patch.setattr(GroupShard, "_restore", restore)
