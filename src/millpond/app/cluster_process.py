@@ -42,6 +42,7 @@ from millpond.telemetry.events import (
 )
 
 BROKERS_MIN, BROKERS_MAX = 2, 9
+COPIES = 3
 SECRET_FILE = "cluster-secret"
 STOP_SECONDS_MAX = 20.0
 """Longer than a broker takes that lets its clients have their answers."""
@@ -303,5 +304,7 @@ def _command(settings: Settings, node_id: int, addresses: Mapping[int, Address],
         given["offset-store"] = settings.offset_store
     command = [sys.executable, "-m", "millpond.cli", "up"]
     command += [f"--{name}={text}" for name, text in given.items()]
-    command += [f"--set={name}={text}" for name, text in settings.configs.items()]
+    # A cluster is tried for its copies: a topic made without saying how many has them.
+    configs = {"default.replication.factor": str(min(COPIES, len(addresses))), **settings.configs}
+    command += [f"--set={name}={text}" for name, text in configs.items()]
     return [*command, "--insecure"] if settings.insecure else command

@@ -62,7 +62,7 @@ class Asking:
         except TimeoutError:
             why = "did not answer in time: it may have no majority at the moment, or be stopped"
         except (OSError, EOFError):
-            why = "ended the connection: it may be starting or stopping, be no Kafka broker, or be too old for this question"
+            why = "ended the connection: it may be starting or stopping, or be no broker that knows this question"
         except MalformedMessage as error:
             why = f"answered what is no answer ({error}); it may be no Kafka broker"
         raise CannotReach(f"{self._address} {why}; ask another with --bootstrap")

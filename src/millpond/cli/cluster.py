@@ -3,7 +3,6 @@
 millpond cluster status --bootstrap 127.0.0.1:9092
 """
 
-import dataclasses
 import time
 from enum import Enum
 from typing import Annotated
@@ -45,9 +44,9 @@ def status(
         raise CannotStart(str(error)) from None
     match output:
         case Output.JSON:
-            typer.echo(as_json(dataclasses.asdict(state)))
+            typer.echo(as_json(state.document()))
         case Output.YAML:
-            typer.echo(as_yaml(dataclasses.asdict(state)))
+            typer.echo(as_yaml(state.document()))
         case Output.TABLE:
             _show(state)
 

@@ -5,7 +5,7 @@ Driven by cluster.py.
 """
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 
 from millpond.cli.asking import Asking, CannotReach
 from millpond.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
@@ -71,6 +71,13 @@ class ClusterState:
     partitions: int
     leaderless: list[PartitionState]
     under_replicated: list[PartitionState]
+    every_partition: list[PartitionState] = field(repr=False)
+
+    def document(self) -> dict[str, object]:
+        """For programs: partitions one by one only where something is wrong, as there may be very many."""
+        document = asdict(self)
+        del document["every_partition"]
+        return document
 
 
 def look(host: str, port: int, *, seconds_max: float, now_ms: int) -> ClusterState:
@@ -108,6 +115,7 @@ def look(host: str, port: int, *, seconds_max: float, now_ms: int) -> ClusterSta
         partitions=len(partitions),
         leaderless=[each for each in partitions if each.leader is None],
         under_replicated=[each for each in partitions if len(each.in_sync) < len(each.replicas)],
+        every_partition=partitions,
     )
 
 
