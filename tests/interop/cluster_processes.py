@@ -189,4 +189,4 @@ def running_cluster(
         yield cluster
         for each in cluster.brokers.values():
             each.stop()
-    assert cluster.bugs == []
+    assert not cluster.bugs, cluster.bugs

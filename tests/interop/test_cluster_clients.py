@@ -93,6 +93,7 @@ def test_confluent_clients_go_on_without_a_loss_or_a_duplicate(cluster: ClusterP
         for reader in readers:
             reader.wait_all(stream)
     finally:
+        stream.abandon()
         for reader in readers:
             reader.close()
     check_history(cluster, topic, stream, *readers)

@@ -91,6 +91,13 @@ class Stream:
         assert self.errors == []
         assert self.count == sum(map(len, self.sent.values())), "not all were acknowledged in time"
 
+    def abandon(self) -> None:
+        """Where something else went wrong: what is not acknowledged yet is given up."""
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._producer.purge()
+            self._thread.join(CLOSE_SECONDS_MAX)
+
 
 class Reader:
     def __init__(self, cluster: ClusterProcesses, topic: str, protocol: str) -> None:
@@ -134,10 +141,7 @@ class Reader:
 
     def wait_all(self, stream: Stream) -> None:
         def is_all() -> bool:
-            return all(
-                len([at for at in self.seen if at[0] == partition]) >= len(sent)
-                for partition, sent in stream.sent.items()
-            )
+            return len(self.seen) >= sum(map(len, stream.sent.values()))
 
         for _ in until(is_all, what=f"{self.protocol}: everything read", seconds_max=PATIENCE_SECONDS):
             threading.Event().wait(0.2)
