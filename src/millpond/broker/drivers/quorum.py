@@ -109,6 +109,7 @@ class Quorum:
         self._snapshotting: asyncio.Task[None] | None = None
         self._bytes_since_snapshot = 0
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
         self._is_closed = False
         self.trouble: StorageError | None = None
         """Why nothing can be kept at the moment, or ever again."""
@@ -260,12 +261,13 @@ class Quorum:
         """Sets it anew only where it would ring too late: a follower's deadline moves on with every heartbeat."""
         deadline = None if self._is_closed or self._is_broken() else self.raft.deadline()
         if self._timer is not None:
-            if deadline is not None and self._timer.when() <= deadline:
+            if deadline is not None and self._timer_at <= deadline:
                 return
             self._timer.cancel()
             self._timer = None
         if deadline is not None:
             self._timer = self._loop.call_at(deadline, self._on_timer)
+            self._timer_at = deadline
 
     def _on_timer(self) -> None:
         self._timer = None
