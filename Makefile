@@ -4,9 +4,10 @@ BIN := .venv/bin
 SEED ?=
 ONLY ?=
 CYCLES ?= 1000
+SECONDS ?= 60
 export PYTHONHASHSEED := 0
 
-.PHONY: help run proof test check format bench peers sim lock clean
+.PHONY: help run proof test check format bench peers sim chaos lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -29,7 +30,7 @@ format: .venv/.ready  ## rewrite the source in the one format
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-bench: .venv/.ready  ## measure, beside raw system calls and other brokers: make bench [ONLY=storage|broker]
+bench: .venv/.ready  ## measure, beside raw system calls and other brokers: make bench [ONLY=storage|broker|cluster]
 	@$(BIN)/python -m bench $(ONLY)
 
 peers: .venv/.ready  ## fetch other brokers into bench/.peers, for the bench to stand beside
@@ -37,6 +38,9 @@ peers: .venv/.ready  ## fetch other brokers into bench/.peers, for the bench to 
 
 sim: .venv/.ready  ## simulated power cuts: make sim SEED=7 [CYCLES=1000]
 	@$(BIN)/python -m tests.simulation --cycles $(CYCLES) $(if $(SEED),--seed $(SEED))
+
+chaos: .venv/.ready  ## three brokers killed, paused and restarted under load: make chaos [SECONDS=60] [SEED=7]
+	@$(BIN)/python -m tests.interop.chaos --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
 lock:  ## write requirements.lock anew (needs uv)
 	uv pip compile --universal --python-version 3.11 --generate-hashes --group dev --no-header -o requirements.lock pyproject.toml
