@@ -6,9 +6,10 @@ ONLY ?=
 CYCLES ?= 1000
 WORLD ?= disk
 HOURS ?= 8
+SECONDS ?= 60
 export PYTHONHASHSEED := 0
 
-.PHONY: help run proof test check format bench peers sim sim-night lock clean
+.PHONY: help run proof test check format bench peers sim sim-night chaos lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -31,7 +32,7 @@ format: .venv/.ready  ## rewrite the source in the one format
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-bench: .venv/.ready  ## measure, beside raw system calls and other brokers: make bench [ONLY=storage|broker]
+bench: .venv/.ready  ## measure, beside raw system calls and other brokers: make bench [ONLY=storage|broker|cluster]
 	@$(BIN)/python -m bench $(ONLY)
 
 peers: .venv/.ready  ## fetch other brokers into bench/.peers, for the bench to stand beside
@@ -42,6 +43,9 @@ sim: .venv/.ready  ## simulated bad days of a log, or of a cluster: make sim [WO
 
 sim-night: .venv/.ready  ## simulated clusters, minute after minute, until one breaks a promise: make sim-night [HOURS=8]
 	@$(BIN)/python -m tests.simulation --world cluster --hours $(HOURS)
+
+chaos: .venv/.ready  ## three brokers killed, paused and restarted under load: make chaos [SECONDS=60] [SEED=7]
+	@$(BIN)/python -m tests.interop.chaos --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
 lock:  ## write requirements.lock anew (needs uv)
 	uv pip compile --universal --python-version 3.11 --generate-hashes --group dev --no-header -o requirements.lock pyproject.toml

@@ -6,7 +6,12 @@ from collections.abc import Callable
 import pytest
 
 from millpond.api.kafka.served import SERVED
-from millpond.protocol.messages import alter_configs, describe_topic_partitions, incremental_alter_configs
+from millpond.protocol.messages import (
+    alter_configs,
+    describe_quorum,
+    describe_topic_partitions,
+    incremental_alter_configs,
+)
 from millpond.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from millpond.protocol.messages.compiler import decode
 from millpond.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
@@ -82,6 +87,13 @@ PLAUSIBLE: dict[int, Ask] = {
                 resource_type=2,
                 resource_name=name,
                 configs=[incremental_alter_configs.AlterableConfig(name="retention.ms", value="1000")],
+            )
+        ]
+    ),
+    55: lambda name, topic_id, version: describe_quorum.DescribeQuorumRequest(
+        topics=[
+            describe_quorum.TopicRequest(
+                topic_name="__cluster_metadata", partitions=[describe_quorum.PartitionRequest(partition_index=0)]
             )
         ]
     ),

@@ -83,6 +83,19 @@ def test_a_quick_benchmark_of_the_broker_measures_every_figure_and_cleans_up(tmp
         assert each["values"].get("p50_us", 1) <= each["values"].get("p99_us", 1)
 
 
+@pytest.mark.slow
+def test_a_quick_benchmark_of_a_cluster_measures_every_row_and_cleans_up(tmp_path: Path) -> None:
+    document = quick(tmp_path, "cluster")
+    clients = ("kcat", "confluent-kafka") if shutil.which("kcat") else ("confluent-kafka",)
+    assert {(row["section"], row["name"]) for row in document["rows"]} == {
+        *(("produce, 10,000 messages/s", share) for share in ("p50", "p99", "p99.9")),
+        *(("produce, batched", client + more) for client, more in product(clients, ("", ", CPU of all brokers"))),
+        *(("failover", f"session 2 s, 1 kills, {share}") for share in ("p50", "p99")),
+        ("failover", "each broker restarted in order, longest gap, session 2 s"),
+    }
+    assert all(row["value"] > 0 for row in document["rows"] if "CPU" not in row["name"])
+
+
 def test_a_peer_nobody_knows_is_refused_by_name() -> None:
     command = [sys.executable, "-m", "bench", "broker", "--peers", "kafka,pulsar"]
     done = subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True)

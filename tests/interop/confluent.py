@@ -1,20 +1,26 @@
 """confluent-kafka with the settings these tests share: no long back-offs, and every error is one."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from tests.interop.broker_process import BrokerProcess
 from tests.interop.facts import FACT_SECONDS_MAX, new_name, until
 
 POLL_SECONDS = 0.1
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
-def _settings(broker: BrokerProcess, more: dict[str, Any]) -> dict[str, Any]:
+class Reachable(Protocol):
+    """A broker, or several."""
+
+    @property
+    def address(self) -> str: ...
+
+
+def _settings(broker: Reachable, more: dict[str, Any]) -> dict[str, Any]:
     return {
         "bootstrap.servers": broker.address,
         "reconnect.backoff.ms": 20,
@@ -25,12 +31,12 @@ def _settings(broker: BrokerProcess, more: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def new_producer(broker: BrokerProcess, **settings: object) -> Producer:
+def new_producer(broker: Reachable, **settings: object) -> Producer:
     """`settings` by their names, with `_` for each dot."""
     return Producer(_settings(broker, {"linger.ms": 1, **_dotted(settings)}))
 
 
-def new_consumer(broker: BrokerProcess, **settings: object) -> Consumer:
+def new_consumer(broker: Reachable, **settings: object) -> Consumer:
     """In a new group, from the start, committing only when told to, unless `settings` say otherwise."""
     defaults = {
         "group.id": new_name("group"),
@@ -41,7 +47,7 @@ def new_consumer(broker: BrokerProcess, **settings: object) -> Consumer:
     return Consumer(_settings(broker, {**defaults, **_dotted(settings)}))
 
 
-def new_admin(broker: BrokerProcess) -> AdminClient:
+def new_admin(broker: Reachable) -> AdminClient:
     return AdminClient(_settings(broker, {}))
 
 
@@ -49,7 +55,7 @@ def _dotted(settings: dict[str, object]) -> dict[str, object]:
     return {name if callable(value) else name.replace("_", "."): value for name, value in settings.items()}
 
 
-def new_topic(broker: BrokerProcess, *, partitions: int = 1) -> str:
+def new_topic(broker: Reachable, *, partitions: int = 1) -> str:
     name = new_name("topic")
     admin = new_admin(broker)  # held until it was answered: one that nobody holds gives up
     asked = admin.create_topics([NewTopic(name, partitions, 1)])
@@ -57,7 +63,7 @@ def new_topic(broker: BrokerProcess, *, partitions: int = 1) -> str:
     return name
 
 
-def send(broker: BrokerProcess, topic: str, values: Sequence[bytes], *, partition: int = 0, **settings: object) -> None:
+def send(broker: Reachable, topic: str, values: Sequence[bytes], *, partition: int = 0, **settings: object) -> None:
     producer = new_producer(broker, **settings)
     failures: list[object] = []
     for value in values:
@@ -79,7 +85,7 @@ def receive(consumer: Consumer, count: int) -> list[Message]:
     return messages
 
 
-def read_from_start(broker: BrokerProcess, topic: str, count: int, *, partition: int = 0) -> list[Message]:
+def read_from_start(broker: Reachable, topic: str, count: int, *, partition: int = 0) -> list[Message]:
     consumer = new_consumer(broker)
     consumer.assign([TopicPartition(topic, partition, 0)])
     try:

@@ -153,6 +153,7 @@ def _life(
         metadata,
         links,
         directory_id=directory_id,
+        rack=configs.get("broker.rack") or None,
         heartbeat_seconds=whole("broker.heartbeat.interval.ms", configs) / 1000,
         session_seconds=whole("broker.session.timeout.ms", configs) / 1000,
         clock_drift_max=metadata.quorum.raft.settings.clock_drift_max,

@@ -141,6 +141,11 @@ def _address(name: str, given: Given) -> Address:
     return _found_address(found)
 
 
+def parse_address(name: str, text: str) -> Address:
+    """Of a broker, as a command is told it."""
+    return _address(name, Given(text, "command line"))
+
+
 def _found_address(found: re.Match[str]) -> Address:
     return Address(found["bracketed"] or found["plain"], int(found["port"]))
 

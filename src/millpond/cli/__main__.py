@@ -13,6 +13,7 @@ from typer.exceptions import TyperException
 
 from millpond import __version__
 from millpond.app.refusals import CannotStart
+from millpond.cli.cluster import cluster
 from millpond.cli.up import up
 from millpond.model.errors import InvalidSetting
 
@@ -20,6 +21,7 @@ FAILED, ASKED_WRONGLY, INTERRUPTED = 1, 2, 130
 
 app = typer.Typer(name="millpond", add_completion=False, rich_markup_mode="rich")
 app.command()(up)
+app.add_typer(cluster)
 
 
 def _show_version(wanted: bool) -> None:

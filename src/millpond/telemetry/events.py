@@ -72,6 +72,25 @@ BROKER_STOPPING = Event(
 )
 BROKER_STOPPED = Event("broker_stopped", INFO, "stopped, every log closed in order, after {took_ms} ms", ("took_ms",))
 
+CLUSTER_STARTED = Event(
+    "cluster_started",
+    INFO,
+    "a cluster of {brokers} brokers is ready: bootstrap.servers={bootstrap}; data in {data_dir}; Ctrl-C stops all",
+    ("brokers", "bootstrap", "pids", "data_dir", "took_ms"),
+)
+CLUSTER_BROKER_ENDED = Event(
+    "cluster_broker_ended",
+    ERROR,
+    "BROKER {node_id} HAS ENDED ({how}); {left} of {brokers} go on, {outlook}",
+    ("node_id", "how", "left", "brokers", "outlook"),
+)
+CLUSTER_STOPPING = Event(
+    "cluster_stopping", INFO, "{signal}: stopping all brokers; once more ends them at once", ("signal",)
+)
+CLUSTER_STOPPED = Event(
+    "cluster_stopped", INFO, "all brokers have stopped, after {took_ms} ms{how}", ("took_ms", "how")
+)
+
 
 def tell(event: Event, *, error: BaseException | None = None, **fields: object) -> None:
     """`error` is told with its traceback, as the field `error`: most likely it is a bug of ours."""

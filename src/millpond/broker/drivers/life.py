@@ -28,6 +28,7 @@ class BrokerLife:
         links: Links | None,
         *,
         directory_id: bytes,
+        rack: str | None = None,
         heartbeat_seconds: float,
         session_seconds: float,
         clock_drift_max: float,
@@ -45,6 +46,7 @@ class BrokerLife:
         self._endpoints: tuple[Endpoint, ...] = ()
         self._lease_until = 0.0
         self._directory_id = directory_id
+        self._rack = rack
         self._epochs: set[int] = set()
         """That this process has asked for; one of them is, or will be, the image's."""
         self.epoch = -1
@@ -71,7 +73,13 @@ class BrokerLife:
         self.epoch = self._metadata.image.brokers[self._node_id].epoch
 
     def _registration(self, image: Image) -> Sequence[Command]:
-        commands = register_broker(image, self._node_id, endpoints=self._endpoints, directory_id=self._directory_id)
+        commands = register_broker(
+            image,
+            self._node_id,
+            endpoints=self._endpoints,
+            rack=self._rack,
+            directory_id=self._directory_id,
+        )
         self._epochs |= {each.epoch for each in commands if isinstance(each, RegisterBroker)}
         return commands
 

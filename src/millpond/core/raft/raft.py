@@ -8,6 +8,7 @@ is committed is in every later leader's log; a node never takes back a vote or a
 Pure: `now` is a monotonic clock in seconds, read when the input is handed over, never before it arrived.
 """
 
+from collections.abc import Mapping
 from typing import assert_never
 
 from millpond.core.raft.durability import Durability
@@ -41,6 +42,7 @@ from millpond.core.raft.output import (
     Role,
     RoleChanged,
 )
+from millpond.core.raft.peer import Peer
 from millpond.core.raft.settings import RaftSettings
 from millpond.model.ports import Rng
 
@@ -111,6 +113,11 @@ class Raft:
     @property
     def commit(self) -> int:
         return self.log.commit
+
+    @property
+    def peers(self) -> Mapping[int, Peer]:
+        """What this node knows of each other one, as their leader; empty where it is not."""
+        return {} if self._leading is None else self._leading.peers
 
     def lease_until(self, now: float) -> float | None:
         """By this node's clock, until when no leader of a later term can exist; None where it cannot tell.

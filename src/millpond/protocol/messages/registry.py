@@ -86,6 +86,7 @@ APIS: Final[dict[int, Api]] = {
         _api(43, "ElectLeaders", 0, 2, 2),
         _api(44, "IncrementalAlterConfigs", 0, 1, 1),
         _api(47, "OffsetDelete", 0, 0, None),
+        _api(55, "DescribeQuorum", 0, 2, 0),
         _api(60, "DescribeCluster", 0, 2, 0),
         _api(61, "DescribeProducers", 0, 0, 0),
         _api(68, "ConsumerGroupHeartbeat", 0, 1, 0),

@@ -1,4 +1,9 @@
-"""DescribeCluster: the brokers, for administrators' clients."""
+"""DescribeCluster: the brokers, for administrators' clients.
+
+Behaviour: the controller is the leader of the metadata quorum; this broker itself where none is known, as any broker
+takes what is asked of a controller.
+Version notes: from 2 fenced brokers are told of where they are asked for.
+"""
 
 from millpond.api.kafka.context import Context
 from millpond.broker.node import Node
@@ -20,9 +25,11 @@ def answer(node: Node, request: DescribeClusterRequest, context: Context) -> Des
             error_message=f"endpoint type is {request.endpoint_type}; here are brokers, which is {_BROKERS}",
             endpoint_type=request.endpoint_type,
         )
+    controller = node.metadata.quorum.leader
+    brokers = sorted(node.image.brokers.items())
     return DescribeClusterResponse(
         cluster_id=node.cluster_id,
-        controller_id=node.node_id,
+        controller_id=node.node_id if controller is None else controller,
         endpoint_type=request.endpoint_type,
         brokers=[
             DescribeClusterBroker(
@@ -30,7 +37,9 @@ def answer(node: Node, request: DescribeClusterRequest, context: Context) -> Des
                 host=broker.endpoints[0].host,
                 port=broker.endpoints[0].port,
                 rack=broker.rack,
+                is_fenced=broker.fenced,
             )
-            for broker in node.image.live_brokers()
+            for _, broker in brokers
+            if not broker.fenced or request.include_fenced_brokers
         ],
     )

@@ -1,0 +1,96 @@
+"""How fast three brokers take messages, each kept by two before it is acknowledged; and how soon, at a rate.
+
+Invariant: a run counts only if every message was acknowledged.
+"""
+
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+from confluent_kafka import KafkaError, Message, Producer
+
+from bench.broker.driving import MESSAGE
+from bench.broker.librdkafka import CONFLUENT, KCAT
+from bench.cluster.cluster import BROKERS, RunningCluster
+from bench.measuring import Row, percentile
+
+PARTITIONS = len(BROKERS)
+_CHUNK = 10_000
+_SECONDS_MAX = 120.0
+_BATCHED: dict[str, str | int | float | bool] = {
+    "acks": "all",
+    "linger.ms": 5,
+    "queue.buffering.max.messages": 10_000_000,
+    "queue.buffering.max.kbytes": 2_000_000,
+}
+_TICK_SECONDS = 0.001
+
+
+def batched(cluster: RunningCluster, directory: Path, *, messages: int) -> list[Row]:
+    rows = []
+    for name, work in ((KCAT, _with_kcat), (CONFLUENT, _with_confluent)):
+        if name == KCAT and not shutil.which(KCAT):
+            continue
+        topic = f"batched-{name}"
+        cluster.make_topic(topic, partitions=PARTITIONS)
+        cpu_s, begin = cluster.cpu_seconds(), time.perf_counter()
+        work(cluster, directory, topic, messages)
+        seconds = time.perf_counter() - begin
+        cpu_us = (cluster.cpu_seconds() - cpu_s) / messages * 1e6
+        rows += [
+            Row(section="produce, batched", name=name, value=messages / seconds, unit="messages/s"),
+            Row(section="produce, batched", name=f"{name}, CPU of all brokers", value=cpu_us, unit="µs/message"),
+        ]
+    return rows
+
+
+def _with_confluent(cluster: RunningCluster, directory: Path, topic: str, count: int) -> None:
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, **_BATCHED})
+    messages = [{"value": MESSAGE}] * _CHUNK
+    for number, first in enumerate(range(0, count, _CHUNK)):
+        producer.produce_batch(topic, messages[: count - first], partition=number % PARTITIONS)
+    if left := producer.flush(_SECONDS_MAX):
+        raise TimeoutError(f"{left:,} messages were not acknowledged")
+
+
+def _with_kcat(cluster: RunningCluster, directory: Path, topic: str, count: int) -> None:
+    lines = directory / "lines"
+    lines.write_bytes((MESSAGE + b"\n") * count)
+    options = [option for name, value in _BATCHED.items() for option in ("-X", f"{name}={str(value).lower()}")]
+    command = [KCAT, "-b", cluster.bootstrap, "-P", "-t", topic, "-l", str(lines), *options]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=_SECONDS_MAX)
+    lines.unlink()
+    if done.returncode:
+        raise RuntimeError(f"kcat failed: {done.stderr[-500:]}")
+
+
+def at_a_rate(cluster: RunningCluster, *, messages_per_s: int, seconds: float) -> list[Row]:
+    """How long each message takes from `produce` to its acknowledgement, as librdkafka counts it."""
+    cluster.make_topic("at-a-rate", partitions=PARTITIONS)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "linger.ms": 1})
+    times: list[float] = []
+    errors: list[KafkaError] = []
+
+    def on_delivery(error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            errors.append(error)
+        else:
+            times.append(message.latency() or 0.0)
+
+    begin = time.perf_counter()
+    sent = 0
+    while (elapsed := time.perf_counter() - begin) < seconds:
+        while sent < elapsed * messages_per_s:
+            producer.produce("at-a-rate", MESSAGE, partition=sent % PARTITIONS, on_delivery=on_delivery)
+            sent += 1
+        producer.poll(_TICK_SECONDS)
+    producer.flush(_SECONDS_MAX)
+    if errors or len(times) != sent:
+        raise RuntimeError(f"{sent - len(times):,} of {sent:,} messages were not acknowledged: {errors[:1]}")
+    times.sort()
+    section = f"produce, {messages_per_s:,} messages/s"
+    return [
+        Row(section=section, name=name, value=percentile(times, share) * 1000, unit="ms")
+        for name, share in (("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999))
+    ]

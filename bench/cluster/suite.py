@@ -1,0 +1,85 @@
+"""All that is measured of a cluster of three brokers, in order, and how it is shown. Driven by bench/__main__.py."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+
+from bench.broker.processes import OthersLoad
+from bench.cluster import gaps, producing
+from bench.cluster.cluster import RunningCluster
+from bench.measuring import Measurement, Row
+from bench.tables import print_tables, progress
+from bench.workspace import Workspace
+
+SHORT_SESSION = {
+    "broker.session.timeout.ms": "2000",
+    "broker.heartbeat.interval.ms": "400",
+    "replica.lag.time.max.ms": "3000",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    name: str
+    kills: int
+    kills_default: int
+    messages: int
+    rate_seconds: float
+
+
+FULL = Scale(name="full", kills=30, kills_default=2, messages=500_000, rate_seconds=10.0)
+QUICK = Scale(name="quick", kills=1, kills_default=0, messages=10_000, rate_seconds=1.0)
+RATE = 10_000
+
+
+def measure(console: Console, place: Workspace, *, quick: bool) -> dict[str, Any]:
+    scale = QUICK if quick else FULL
+    load = OthersLoad()
+    rows: list[Row] = []
+    measurements = [
+        Measurement("throughput and latency", lambda: _speed(place, scale)),
+        Measurement(f"{scale.kills} kills, session 2 s; a restart in order", lambda: _short(place, scale)),
+    ]
+    if scale.kills_default:
+        measurements.append(Measurement("kills, default session", lambda: _default(place, scale)))
+    with progress(console, measurements) as each:
+        for measurement in each:
+            rows += measurement.run()
+    print_tables(console, rows)
+    others_cores = load.cores()
+    console.print(f"Others used {others_cores:.1f} cores of this machine meanwhile.")
+    return {"scale": scale.name, "others_cores": others_cores, "rows": [row.document() for row in rows]}
+
+
+@contextmanager
+def _running(place: Workspace, configs: Mapping[str, str]) -> Iterator[RunningCluster]:
+    with place.directory() as directory:
+        cluster = RunningCluster(directory, configs)
+        try:
+            yield cluster
+        finally:
+            cluster.stop()
+
+
+def _speed(place: Workspace, scale: Scale) -> list[Row]:
+    with _running(place, {}) as cluster, place.directory() as directory:
+        return [
+            *producing.at_a_rate(cluster, messages_per_s=RATE, seconds=scale.rate_seconds),
+            *producing.batched(cluster, directory, messages=scale.messages),
+        ]
+
+
+def _short(place: Workspace, scale: Scale) -> list[Row]:
+    with _running(place, SHORT_SESSION) as cluster:
+        rows = gaps.rows("session 2 s", gaps.failovers(cluster, "kills", kills=scale.kills))
+        gap_s = gaps.restart_gap(cluster, "restarts")
+    name = "each broker restarted in order, longest gap, session 2 s"
+    return [*rows, Row(section="failover", name=name, value=gap_s, unit="s")]
+
+
+def _default(place: Workspace, scale: Scale) -> list[Row]:
+    with _running(place, {}) as cluster:
+        return gaps.rows("default session", gaps.failovers(cluster, "kills", kills=scale.kills_default))
