@@ -80,8 +80,13 @@ class Parts:
         partitions.is_this_life = life.is_this_life
         if links is None:
             return cls(metadata=metadata, partitions=partitions, life=life, followers=None, cluster=None)
-        session_s = whole("broker.session.timeout.ms", configs) / 1000
-        controller = Controller(node_id, metadata, session_seconds=session_s, on_error=on_error)
+        controller = Controller(
+            node_id,
+            metadata,
+            session_ms=whole("broker.session.timeout.ms", configs),
+            grace_ms=whole("broker.heartbeat.interval.ms", configs),
+            on_error=on_error,
+        )
         return cls(
             metadata=metadata,
             partitions=partitions,
@@ -154,8 +159,7 @@ def _life(
         links,
         directory_id=directory_id,
         heartbeat_seconds=whole("broker.heartbeat.interval.ms", configs) / 1000,
-        session_seconds=whole("broker.session.timeout.ms", configs) / 1000,
-        clock_drift_max=metadata.quorum.raft.settings.clock_drift_max,
+        session_ms=whole("broker.session.timeout.ms", configs),
         on_error=on_error,
     )
 

@@ -188,6 +188,12 @@ class Quorum:
         self._drain()
         return Accepted(proposed.index, proposed.term)
 
+    def transfer(self) -> bool:
+        """Hands the leadership to another voter; whether there is one to try it with."""
+        refused = self.raft.transfer(None, self._loop.time())
+        self._drain()
+        return refused is None
+
     def watch(self, change_id: bytes) -> None:
         self._own[change_id] = False
 

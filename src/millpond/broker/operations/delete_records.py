@@ -21,6 +21,7 @@ async def delete_records(partition: Partition | None, before: Offset) -> Offset:
         raise PolicyViolation(
             f"{partition.at.topic} is compacted, so the last record of each key stays; add delete to its cleanup.policy"
         )
+    partition.require_leader()
     end = partition.high_watermark
     if before == HIGH_WATERMARK:
         before = end

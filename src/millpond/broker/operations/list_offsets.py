@@ -23,9 +23,9 @@ class Listed(NamedTuple):
 
 def list_offset(partition: Partition, timestamp: int) -> Listed:
     """The first offset at or after that time, or one of the places above; -1 where there is none."""
-    log = partition.log
+    leading, log = partition.require_leader(), partition.log
     if timestamp == LATEST:
-        if not partition.require_leader().is_caught_up_with_the_past:
+        if not leading.is_caught_up_with_the_past:
             raise OffsetNotAvailable(f"the end of {partition.at} is not known yet to its new leader; ask again")
         return Listed(partition.high_watermark, leader_epoch=partition.leader_epoch)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):

@@ -115,6 +115,27 @@ _OWN = (
         least=2,
         most=600_000,
     ),
+    _own(
+        "auto.leader.rebalance.enable",
+        _BOOLEAN,
+        "true",
+        "Whether the controller lets preferred replicas lead again, now and then.",
+    ),
+    _own(
+        "leader.imbalance.check.interval.seconds",
+        _LONG,
+        "300",
+        "How often the controller looks whether preferred replicas lead.",
+        least=1,
+        most=86_400,
+    ),
+    _own(
+        "leader.imbalance.per.broker.percentage",
+        _INT,
+        "10",
+        "Of what a broker is preferred for: how much others may lead before it leads again.",
+        most=100,
+    ),
     _own("fetch.max.bytes", _INT, "57671680", "The most bytes one fetch answers.", least=1024),
     _own("socket.request.max.bytes", _INT, "104857600", "The largest request.", least=1),
     _own(

@@ -34,6 +34,7 @@ def _partition(node: Node, topic: str, part: OffsetForLeaderPartition) -> EpochE
         if isinstance(partition, MillpondError):
             raise partition
         partition.check_epoch(LeaderEpoch(part.current_leader_epoch))
+        partition.require_leader()
     except MillpondError as error:
         return EpochEndOffset(partition=part.partition, error_code=error.kafka_code)
     epoch, end = partition.log.end_of_epoch(LeaderEpoch(part.leader_epoch))
