@@ -36,6 +36,7 @@ class BrokerLife:
         links: Links | None,
         *,
         directory_id: bytes,
+        rack: str | None,
         heartbeat_seconds: float,
         session_ms: int,
         on_error: Callable[[BaseException], None],
@@ -53,6 +54,7 @@ class BrokerLife:
         self._lease = Lease(session_ms=session_ms)
         self._roles_changed = asyncio.Event()
         self._directory_id = directory_id
+        self._rack = rack
         self._epochs: set[int] = set()
         """That this process has asked for; one of them is, or will be, the image's."""
         self.epoch = -1
@@ -84,7 +86,9 @@ class BrokerLife:
         self.epoch = self._metadata.image.brokers[self._node_id].epoch
 
     def _registration(self, image: Image) -> Sequence[Command]:
-        commands = register_broker(image, self._node_id, endpoints=self._endpoints, directory_id=self._directory_id)
+        commands = register_broker(
+            image, self._node_id, endpoints=self._endpoints, rack=self._rack, directory_id=self._directory_id
+        )
         self._epochs |= {each.epoch for each in commands if isinstance(each, RegisterBroker)}
         return commands
 

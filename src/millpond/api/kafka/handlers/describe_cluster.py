@@ -22,7 +22,7 @@ def answer(node: Node, request: DescribeClusterRequest, context: Context) -> Des
         )
     return DescribeClusterResponse(
         cluster_id=node.cluster_id,
-        controller_id=node.node_id,
+        controller_id=node.controller_id,
         endpoint_type=request.endpoint_type,
         brokers=[
             DescribeClusterBroker(
@@ -30,7 +30,9 @@ def answer(node: Node, request: DescribeClusterRequest, context: Context) -> Des
                 host=broker.endpoints[0].host,
                 port=broker.endpoints[0].port,
                 rack=broker.rack,
+                is_fenced=broker.fenced,
             )
-            for broker in node.image.live_brokers()
+            for _, broker in sorted(node.image.brokers.items())
+            if request.include_fenced_brokers or not broker.fenced
         ],
     )
