@@ -12,6 +12,11 @@ from millpond.protocol.messages import (
     describe_topic_partitions,
     incremental_alter_configs,
 )
+from millpond.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from millpond.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from millpond.protocol.messages.compiler import decode
 from millpond.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
@@ -27,6 +32,7 @@ from millpond.protocol.messages.fields import NO_ID, Message
 from millpond.protocol.messages.init_producer_id import InitProducerIdRequest
 from millpond.protocol.messages.list_config_resources import ListConfigResourcesRequest
 from millpond.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from millpond.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from millpond.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from millpond.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
@@ -34,7 +40,7 @@ from millpond.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from tests.api.asking import BY_NAME, batch, create, fetch_request, produce, produce_request
-from tests.api.brokers import Answer, Peer, RunningBroker
+from tests.api.brokers import NODE_ID, Answer, Peer, RunningBroker
 
 Ask = Callable[[str, bytes, int], Message]
 """A plausible request about a topic with one record, from its name, its id and the version."""
@@ -97,6 +103,10 @@ PLAUSIBLE: dict[int, Ask] = {
             )
         ]
     ),
+    45: lambda name, topic_id, version: AlterPartitionReassignmentsRequest(
+        topics=[ReassignableTopic(name=name, partitions=[ReassignablePartition(partition_index=0, replicas=[NODE_ID])])]
+    ),
+    46: lambda name, topic_id, version: ListPartitionReassignmentsRequest(topics=None),
     60: lambda name, topic_id, version: DescribeClusterRequest(),
     61: lambda name, topic_id, version: DescribeProducersRequest(
         topics=[TopicRequest(name=name, partition_indexes=[0])]

@@ -24,6 +24,7 @@ from millpond.core.metadata.internal_topics import CONSUMER_OFFSETS
 from millpond.core.raft.durable import HardState
 from millpond.core.raft.output import Persist
 from millpond.core.replication.leading import Leading
+from millpond.core.replication.lease import Sessions
 from millpond.model.errors import NotLeader
 from millpond.model.ids import Offset
 from millpond.model.ports import Buffer
@@ -211,16 +212,15 @@ def change_who_is_in_sync_whoever_asks(patch: pytest.MonkeyPatch) -> None:
 
 
 def renew_the_lease_of_a_fenced_broker(patch: pytest.MonkeyPatch) -> None:
-    def heartbeat(self: Controller, broker: int, *, epoch: int) -> Pulse:
-        self._heard_at[broker] = self._loop.time()
-        return Pulse.ALIVE
-
-    patch.setattr(Controller, "heartbeat", heartbeat)
+    patch.setattr(Controller, "heartbeat", lambda self, broker, *, epoch: Pulse.ALIVE)
     patch.setattr(BrokerLife, "_is_registered", lambda self: self.epoch >= 0)
 
 
 def fence_without_waiting(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Controller, "_is_silent", lambda self, broker: broker in self._heard_at)
+    def due(self: Sessions, now: int) -> list[tuple[int, int]]:
+        return [(broker, session.epoch) for broker, session in self._sessions.items()]
+
+    patch.setattr(Sessions, "due", due)
 
 
 def forget_the_vote(patch: pytest.MonkeyPatch) -> None:

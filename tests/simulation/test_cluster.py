@@ -1,16 +1,17 @@
 """Brokers and their metadata on bad days; and planted bugs, to show that these tests would see one."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
 from millpond.broker.drivers.controller import Controller
-from millpond.broker.drivers.life import BrokerLife
 from millpond.broker.drivers.quorum import Outcome, Quorum
 from millpond.broker.drivers.quorum_store import QuorumStore
 from millpond.core.metadata.changes import Change
 from millpond.core.raft.durable import HardState
 from millpond.core.raft.output import Persist
+from millpond.core.replication.lease import Lease
 from tests.simulation.cluster_world import run_seed
 from tests.simulation.history import Violation
 
@@ -76,12 +77,16 @@ def answer_before_a_majority_has_it(patch: pytest.MonkeyPatch) -> None:
 
 def run_the_lease_from_the_answer(patch: pytest.MonkeyPatch) -> None:
     """Longer than the session is what a wrong beginning comes to, when an answer takes its time."""
-    original = BrokerLife.lease_until
-    patch.setattr(BrokerLife, "lease_until", lambda self: original(self) + 1.0)
+    original = Lease.renewed
+    patch.setattr(Lease, "renewed", lambda self, *, sent_at: original(self, sent_at=sent_at + 2000))
 
 
 def fence_without_waiting(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Controller, "_is_silent", lambda self, broker: broker in self._heard_at)
+    def begin(self: Controller, *args: Any, session_ms: int, **options: Any) -> None:  # noqa: ANN401
+        original(self, *args, session_ms=session_ms // 4, **options)
+
+    original = Controller.__init__
+    patch.setattr(Controller, "__init__", begin)
 
 
 MUTANTS: tuple[tuple[Mutant, str], ...] = (

@@ -13,7 +13,14 @@ from collections.abc import Callable
 
 from millpond.api.cluster.door import ClusterDoor
 from millpond.api.kafka.dispatch import Dispatcher
-from millpond.app.broker_settings import BrokerSettings, check_cluster, group_settings, network_limits, whole
+from millpond.app.broker_settings import (
+    BrokerSettings,
+    balance_seconds,
+    check_cluster,
+    group_settings,
+    network_limits,
+    whole,
+)
 from millpond.app.http_door import HttpDoor
 from millpond.app.parts import Parts, claim_directory
 from millpond.broker.drivers.group_shard import Surroundings
@@ -22,6 +29,7 @@ from millpond.broker.drivers.in_sync import keep_in_sync
 from millpond.broker.drivers.life import BrokerLife
 from millpond.broker.drivers.metadata import MetadataLog
 from millpond.broker.drivers.partitions import PartitionTable
+from millpond.broker.drivers.preferred import keep_preferred
 from millpond.broker.drivers.producer_ids import ProducerIds
 from millpond.broker.drivers.upkeep import keep_up
 from millpond.broker.node import Node
@@ -116,12 +124,22 @@ class Broker:
         if parts.cluster is not None:
             work.append(parts.life.run())
             work.append(keep_in_sync(parts.metadata, parts.partitions, clock, on_error=on_error))
+            work.append(
+                keep_preferred(
+                    parts.metadata,
+                    pause_seconds=balance_seconds(settings.configs),
+                    imbalance_percent_max=whole("leader.imbalance.per.broker.percentage", settings.configs),
+                    on_error=on_error,
+                )
+            )
         return cls(node, server, parts, [asyncio.get_running_loop().create_task(each) for each in work], door)
 
     async def stop(self, *, grace_seconds: float = 10) -> None:
-        """Answers what was asked, then closes every log in order. The HTTP door tells of it meanwhile."""
+        """Lets others take over, answers what was asked, then closes every log in order. The HTTP door tells of it
+        meanwhile."""
         self.node.is_stopping = True
-        self.node.metadata.quorum.hand_over()
+        if self._parts.cluster is not None:
+            await self._parts.life.hand_over()
         await self._server.stop(grace_seconds)
         for task in self._tasks:
             task.cancel()

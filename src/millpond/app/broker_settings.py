@@ -78,6 +78,13 @@ def group_settings(configs: Mapping[str, str]) -> GroupSettings:
     )
 
 
+def balance_seconds(configs: Mapping[str, str]) -> float | None:
+    """Between two rounds of letting preferred replicas lead; None where that is left to operators."""
+    if value_of("auto.leader.rebalance.enable", configs) is not True:
+        return None
+    return whole("leader.imbalance.check.interval.seconds", configs)
+
+
 def quorum_settings(configs: Mapping[str, str]) -> QuorumSettings:
     election_s = whole("controller.quorum.election.timeout.ms", configs) / 1000
     return QuorumSettings(

@@ -4,7 +4,7 @@ cluster.
 Driven by broker.py.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,13 +19,17 @@ from millpond.broker.drivers.metadata import MetadataLog, ask_nobody
 from millpond.broker.drivers.partitions import PartitionTable
 from millpond.broker.drivers.quorum import Quorum
 from millpond.broker.drivers.quorum_store import QuorumStore
+from millpond.core.metadata.agreed import agree
+from millpond.core.metadata.broker_configs import THROTTLED_RATE, layers
 from millpond.core.metadata.commands import Endpoint
 from millpond.core.metadata.image import EMPTY, Image
 from millpond.core.raft.membership import Membership
 from millpond.core.raft.messages import Message
 from millpond.model.errors import ControllerUnavailable, InvalidSetting
+from millpond.model.ids import TopicPartition
 from millpond.model.ports import Clock, Filesystem, Rng
 from millpond.storage.checkpoints import make_directory, read_document, write_document
+from millpond.telemetry.events import ELECTED_UNCLEAN, tell
 
 NODE_DOCUMENT = "node"
 
@@ -39,6 +43,8 @@ class Parts:
     life: BrokerLife
     followers: Followers | None
     cluster: Cluster | None
+    configs: Mapping[str, str]
+    """The broker's own settings."""
 
     @classmethod
     async def open(
@@ -66,6 +72,7 @@ class Parts:
         quorum = Quorum(node_id, store, quorum_settings(configs), rng, send=send, on_error=on_error)
         await _check_founders(settings, quorum)
         metadata = MetadataLog(quorum, rng, ask=ask_nobody if links is None else links.ask)
+        metadata.on_unclean = _tell_unclean
         life = _life(settings, metadata, links, directory_id, on_error)
         partitions = PartitionTable(
             filesystem,
@@ -79,23 +86,23 @@ class Parts:
         )
         partitions.is_this_life = life.is_this_life
         if links is None:
-            return cls(metadata=metadata, partitions=partitions, life=life, followers=None, cluster=None)
-        session_s = whole("broker.session.timeout.ms", configs) / 1000
-        controller = Controller(node_id, metadata, session_seconds=session_s, on_error=on_error)
+            return cls(
+                metadata=metadata, partitions=partitions, life=life, followers=None, cluster=None, configs=configs
+            )
+        controller = Controller(
+            node_id,
+            metadata,
+            session_ms=whole("broker.session.timeout.ms", configs),
+            grace_ms=whole("broker.heartbeat.interval.ms", configs),
+            on_error=on_error,
+        )
         return cls(
             metadata=metadata,
             partitions=partitions,
             life=life,
-            followers=Followers(
-                node_id,
-                partitions,
-                links.fetch,
-                rng,
-                image=lambda: metadata.image,
-                broker_epoch=lambda: life.epoch,
-                on_error=on_error,
-            ),
+            followers=_followers(settings, metadata, partitions, links, life, rng, on_error),
             cluster=Cluster(quorum=quorum, links=links, doorkeeper=Doorkeeper(identity, rng), controller=controller),
+            configs=configs,
         )
 
     async def join(self) -> None:
@@ -114,6 +121,8 @@ class Parts:
         while True:
             try:
                 await self.life.register(endpoints)
+                if self.cluster is not None:
+                    await self.metadata.submit(lambda image: agree(image, self.configs))
                 return
             except ControllerUnavailable:
                 self._require_welcome()
@@ -155,8 +164,7 @@ def _life(
         directory_id=directory_id,
         rack=configs.get("broker.rack") or None,
         heartbeat_seconds=whole("broker.heartbeat.interval.ms", configs) / 1000,
-        session_seconds=whole("broker.session.timeout.ms", configs) / 1000,
-        clock_drift_max=metadata.quorum.raft.settings.clock_drift_max,
+        session_ms=whole("broker.session.timeout.ms", configs),
         on_error=on_error,
     )
 
@@ -168,6 +176,36 @@ async def _check_founders(settings: BrokerSettings, quorum: Quorum) -> None:
             f"peers names {len(settings.peers)} brokers, and the data directory {settings.data_directory} holds a "
             "cluster of one; start it without peers, or begin a new cluster with empty data directories"
         )
+
+
+def _followers(
+    settings: BrokerSettings,
+    metadata: MetadataLog,
+    partitions: PartitionTable,
+    links: Links,
+    life: BrokerLife,
+    rng: Rng,
+    on_error: Callable[[BaseException], None],
+) -> Followers:
+    return Followers(
+        settings.node_id,
+        partitions,
+        links.fetch,
+        rng,
+        image=lambda: metadata.image,
+        broker_epoch=lambda: life.epoch,
+        throttled_bytes_per_second=lambda: _throttled_rate(settings.node_id, settings.configs, metadata.image),
+        on_error=on_error,
+    )
+
+
+def _throttled_rate(node_id: int, configs: Mapping[str, str], image: Image) -> int:
+    return whole(THROTTLED_RATE, layers(image, configs, broker=node_id).merged())
+
+
+def _tell_unclean(lost: list[TopicPartition]) -> None:
+    for at in lost:
+        tell(ELECTED_UNCLEAN, partition=str(at))
 
 
 def _nobody(messages: Sequence[Message]) -> None:

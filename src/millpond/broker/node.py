@@ -50,5 +50,11 @@ class Node:
         return UnknownTopicOrPartition(f"there is no partition {partition} of {name}; ask for metadata")
 
     @property
+    def controller_id(self) -> int:
+        """-1 where nobody is known to be."""
+        leader = self.metadata.quorum.leader
+        return -1 if leader is None else leader
+
+    @property
     def image(self) -> Image:
         return self.metadata.image

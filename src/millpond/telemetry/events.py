@@ -54,6 +54,12 @@ LOG_DAMAGED = Event(
     "{file} is damaged at byte {position}: {reason}; the records there are not served",
     ("partition", "file", "position", "offset", "reason"),
 )
+ELECTED_UNCLEAN = Event(
+    "elected_unclean",
+    ERROR,
+    "{partition} is led by a replica that was not in sync: records that were acknowledged may be lost for good",
+    ("partition",),
+)
 OPEN_TO_EVERYBODY = Event(
     "open_to_everybody",
     WARNING,

@@ -54,17 +54,17 @@ def test_the_controller_watches_everybody_but_itself() -> None:
 
 def test_the_previous_controller_has_only_a_grace_unless_it_is_heard() -> None:
     watched = sessions({1: 0, 2: 5, 3: 6}, now=100)
-    watched.expect_of_predecessor(2, term=7, own_term=8, now=100, grace_ms=50)
+    watched.expect_of_predecessor(2, term=7, last_term=7, now=100, grace_ms=50)
     assert watched.due(150) == [(2, 5)]
     heard = sessions({1: 0, 2: 5, 3: 6}, now=100)
-    heard.expect_of_predecessor(2, term=7, own_term=8, now=100, grace_ms=50)
+    heard.expect_of_predecessor(2, term=7, last_term=7, now=100, grace_ms=50)
     assert heard.heard(2, epoch=5, now=120) is Heard.RENEWED
     assert heard.due(150) == []
 
 
 def test_if_somebody_was_controller_in_between_the_one_before_has_a_full_session() -> None:
     watched = sessions({1: 0, 2: 5}, now=100)
-    watched.expect_of_predecessor(2, term=6, own_term=8, now=100, grace_ms=50)
-    watched.expect_of_predecessor(9, term=7, own_term=8, now=100, grace_ms=50)
+    watched.expect_of_predecessor(2, term=6, last_term=7, now=100, grace_ms=50)
+    watched.expect_of_predecessor(9, term=7, last_term=7, now=100, grace_ms=50)
     assert watched.due(1_099) == []
     assert watched.due(1_100) == [(2, 5)]

@@ -7,6 +7,7 @@ import pytest
 
 from millpond.protocol.messages import (
     alter_configs,
+    alter_partition_reassignments,
     api_versions,
     consumer_group_describe,
     consumer_group_heartbeat,
@@ -33,6 +34,7 @@ from millpond.protocol.messages import (
     list_config_resources,
     list_groups,
     list_offsets,
+    list_partition_reassignments,
     metadata,
     offset_commit,
     offset_delete,
@@ -42,6 +44,7 @@ from millpond.protocol.messages import (
     sasl_authenticate,
     sasl_handshake,
     sync_group,
+    unregister_broker,
 )
 from millpond.protocol.messages.registry import APIS, Api
 
@@ -60,6 +63,7 @@ MODULES = [
     *(find_coordinator, heartbeat, incremental_alter_configs, init_producer_id, join_group, leave_group),
     *(list_config_resources, list_groups, list_offsets, metadata, offset_commit, offset_delete, offset_fetch),
     *(offset_for_leader_epoch, produce, sasl_authenticate, sasl_handshake, sync_group),
+    *(alter_partition_reassignments, list_partition_reassignments, unregister_broker),
 ]
 
 

@@ -68,8 +68,12 @@ class Followers:
         *,
         image: Callable[[], Image],
         broker_epoch: Callable[[], int],
+        throttled_bytes_per_second: Callable[[], int],
         on_error: Callable[[BaseException], None],
     ) -> None:
+        """The throttle is for partitions that move to this broker; what it keeps already is copied at full speed."""
+        self._throttled_bytes_per_second = throttled_bytes_per_second
+        self._throttled_until = 0.0
         self._node_id = node_id
         self._partitions = partitions
         self._fetch = fetch
@@ -118,6 +122,7 @@ class Followers:
                 paused = await self._fetch_once(leader, ready, until=min(pauses, default=None))
                 not_before = {each: until for each, until in not_before.items() if until > now}
                 not_before |= dict.fromkeys(paused, asyncio.get_running_loop().time() + self._pause_seconds())
+                not_before |= dict.fromkeys(filter(self._is_moving_here, mine), self._throttled_until)
         except Exception as error:
             self._on_error(error)
         finally:
@@ -126,6 +131,15 @@ class Followers:
 
     def _pause_seconds(self) -> float:
         return self._rng.uniform(PAUSE_SECONDS_MIN, PAUSE_SECONDS_MIN * 4)
+
+    def _is_moving_here(self, partition: Partition) -> bool:
+        facts = self._image().partition(partition.at)
+        return facts is not None and self._node_id in facts.adding
+
+    def _throttle(self, size_bytes: int) -> None:
+        """What came of moving partitions has to last for a while."""
+        seconds = size_bytes / self._throttled_bytes_per_second()
+        self._throttled_until = max(self._throttled_until, asyncio.get_running_loop().time()) + seconds
 
     async def _pause(self, seconds: float) -> None:
         """Or until the image changes."""
@@ -154,6 +168,7 @@ class Followers:
             for part in topic.partitions
             if (topic.topic_id, part.partition_index) in asked
         ]
+        self._throttle(sum(len(part.records or b"") for each, part in answers if self._is_moving_here(each.partition)))
         paused = [each.partition for each, part in answers if not await self._take(each, part)]
         await self._sync([each.partition for each, part in answers if part.records])
         for each, part in answers:
@@ -163,6 +178,7 @@ class Followers:
 
     def _request(self, asked: list[Asked], wait_ms: int) -> FetchRequest:
         by_topic: dict[bytes, list[FetchPartition]] = {}
+        throttled_bytes_max = min(PARTITION_BYTES_MAX, self._throttled_bytes_per_second())
         for partition, leader_epoch, offset in asked:
             log = partition.log
             epoch = last_fetched_epoch(log.epochs, log_start=log.start_offset, log_end=offset)
@@ -173,7 +189,7 @@ class Followers:
                     fetch_offset=offset,
                     last_fetched_epoch=epoch,
                     log_start_offset=log.start_offset,
-                    partition_max_bytes=PARTITION_BYTES_MAX,
+                    partition_max_bytes=throttled_bytes_max if self._is_moving_here(partition) else PARTITION_BYTES_MAX,
                 )
             )
         return FetchRequest(

@@ -69,6 +69,10 @@ class GroupShard:
         """The machines have gone on from something that was not kept."""
         self.registry = GroupRegistry(shared.settings, shared.rng, now=self._now())
 
+    @property
+    def is_led_here(self) -> bool:
+        return self._partition.is_led_here
+
     # Coming and going
 
     def load(self, topics: Mapping[str, Topic]) -> None:

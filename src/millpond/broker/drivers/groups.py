@@ -52,7 +52,8 @@ class GroupCoordinator:
 
     def _ask(self, group: str, make: Callable[[Token], Request]) -> Awaitable[Any]:
         shard = self._shard_of(group)
-        return shard.ask(group, make) if shard is not None else self._refuse(group, make)
+        # Without a lease another broker may look after the group by now, and have newer offsets.
+        return shard.ask(group, make) if shard is not None and shard.is_led_here else self._refuse(group, make)
 
     async def _refuse(self, group: str, make: Callable[[Token], Request]) -> Any:  # noqa: ANN401 - as the machine says
         number = self.partition_of(group)

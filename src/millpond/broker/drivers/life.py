@@ -1,8 +1,9 @@
 """This broker's life in its cluster: it registers, tells the controller that it is alive, and knows how long it counts.
 
-Invariant: while `holds_lease`, no controller has taken this broker for dead: the lease is shorter than the session, and
-runs from the moment the heartbeat was *sent*. The controller's own lease is the one that its followers gave it.
-Driven by app, which starts and cancels it.
+Invariant: while `holds_lease`, no controller has taken this broker for dead (core/replication/lease.py). Whoever leads
+the quorum has only the lease that its followers gave it: what it got from a controller before is given up, so that the
+next one need not wait for it.
+Driven by app, which starts and cancels it, and by quorum.py (roles).
 """
 
 import asyncio
@@ -11,13 +12,20 @@ from collections.abc import Callable, Sequence
 from millpond.broker.drivers.links import Links
 from millpond.broker.drivers.metadata import MetadataLog
 from millpond.core.metadata.commands import Command, Endpoint, RegisterBroker
-from millpond.core.metadata.elections import register_broker
+from millpond.core.metadata.elections import hand_over, register_broker
 from millpond.core.metadata.image import Image
+from millpond.core.metadata.partition_changes import partitions_of
+from millpond.core.raft.output import Role
+from millpond.core.replication.lease import Lease
 from millpond.model.errors import MillpondError
 from millpond.protocol.messages.broker_heartbeat import ALIVE, REGISTER_AGAIN
 
 RETRY_SHARE = 0.25
 """Of the heartbeat interval: how long to wait after a heartbeat that was not answered."""
+HAND_OVER_SECONDS = 5.0
+"""How long a broker that stops waits for others to take over, at most."""
+TRANSFER_SECONDS = 1.5
+LOOK_SECONDS = 0.1
 
 
 class BrokerLife:
@@ -28,10 +36,9 @@ class BrokerLife:
         links: Links | None,
         *,
         directory_id: bytes,
-        rack: str | None = None,
+        rack: str | None,
         heartbeat_seconds: float,
-        session_seconds: float,
-        clock_drift_max: float,
+        session_ms: int,
         on_error: Callable[[BaseException], None],
     ) -> None:
         """Without links, for a broker that is alone: it only registers."""
@@ -40,27 +47,33 @@ class BrokerLife:
         self._quorum = metadata.quorum
         self._links = links
         self._heartbeat_seconds = heartbeat_seconds
-        self._lease_seconds = session_seconds * (1 - clock_drift_max)
+        self._session_seconds = session_ms / 1000
         self._on_error = on_error
         self._loop = asyncio.get_running_loop()
         self._endpoints: tuple[Endpoint, ...] = ()
-        self._lease_until = 0.0
+        self._lease = Lease(session_ms=session_ms)
+        self._roles_changed = asyncio.Event()
         self._directory_id = directory_id
         self._rack = rack
         self._epochs: set[int] = set()
         """That this process has asked for; one of them is, or will be, the image's."""
         self.epoch = -1
         """Of this registration."""
+        self._quorum.listen_to_roles(self._follow_role)
 
-    def lease_until(self) -> float:
-        """By this loop's clock; 0 where this broker has been fenced, even if it is the controller by now."""
-        if not self._is_registered():
-            return 0.0
-        own = self._quorum.lease_until()
-        return self._lease_until if own is None else own
+    def _follow_role(self) -> None:
+        if self._quorum.raft.role is Role.LEADER:
+            self._lease.give_up()
+        self._roles_changed.set()
 
     def holds_lease(self) -> bool:
-        return self._loop.time() < self.lease_until()
+        """Never where this broker has been fenced, even if it is the controller by now."""
+        if not self._is_registered():
+            return False
+        return self._quorum.holds_lease() or self._lease.is_valid(self._now_ms())
+
+    def _now_ms(self) -> int:
+        return int(self._loop.time() * 1000)
 
     def _is_registered(self) -> bool:
         known = self._metadata.image.brokers.get(self._node_id)
@@ -74,11 +87,7 @@ class BrokerLife:
 
     def _registration(self, image: Image) -> Sequence[Command]:
         commands = register_broker(
-            image,
-            self._node_id,
-            endpoints=self._endpoints,
-            rack=self._rack,
-            directory_id=self._directory_id,
+            image, self._node_id, endpoints=self._endpoints, rack=self._rack, directory_id=self._directory_id
         )
         self._epochs |= {each.epoch for each in commands if isinstance(each, RegisterBroker)}
         return commands
@@ -86,6 +95,42 @@ class BrokerLife:
     def is_this_life(self, epoch: int) -> bool:
         """Whether it was this process that registered with the broker epoch."""
         return epoch in self._epochs
+
+    # Going
+
+    async def hand_over(self) -> None:
+        """Before it stops: others lead what they can, and nobody waits for this broker any more. Returns when that is
+        so, or after a while: what is left then ends with this broker's session."""
+        if not self._others_stay(self._metadata.image) or not self._is_registered():
+            return
+        try:
+            async with asyncio.timeout(HAND_OVER_SECONDS):
+                await self._hand_over_quorum()
+                while True:
+                    await self._metadata.submit(lambda image: hand_over(image, self._node_id))
+                    if not self._is_needed(self._metadata.image):
+                        return
+                    await self._quorum.wait_change(self._loop.time() + LOOK_SECONDS)
+        except (TimeoutError, MillpondError):
+            return
+
+    async def _hand_over_quorum(self) -> None:
+        until = self._loop.time() + TRANSFER_SECONDS
+        while self._quorum.raft.role is Role.LEADER and self._loop.time() < until and self._quorum.transfer():
+            await self._quorum.wait_change(self._loop.time() + LOOK_SECONDS)
+
+    def _others_stay(self, image: Image) -> bool:
+        return any(each.broker != self._node_id for each in image.staying_brokers())
+
+    def _is_needed(self, image: Image) -> bool:
+        """Whether it leads anything that another could lead, once that has caught up."""
+        return self._others_stay(image) and any(
+            partition.leader == self._node_id
+            and any(other != self._node_id and image.is_staying(other) for other in partition.replicas)
+            for _, _, partition in partitions_of(image)
+        )
+
+    # Staying
 
     async def run(self) -> None:
         assert self._links is not None
@@ -97,7 +142,16 @@ class BrokerLife:
             except Exception as error:
                 self._on_error(error)
                 is_known = False
-            await asyncio.sleep(self._heartbeat_seconds * (1 if is_known else RETRY_SHARE))
+            await self._pause(self._heartbeat_seconds * (1 if is_known else RETRY_SHARE))
+
+    async def _pause(self, seconds: float) -> None:
+        """Or until there may be another controller, who has not heard of this broker yet."""
+        self._roles_changed.clear()
+        try:
+            async with asyncio.timeout(seconds):
+                await self._roles_changed.wait()
+        except TimeoutError:
+            pass
 
     async def _beat(self, links: Links) -> bool:
         """Whether the controller knows that this broker is alive."""
@@ -105,15 +159,16 @@ class BrokerLife:
             await self.register(self._endpoints)
         if self._quorum.is_controller:
             return True
-        controller, sent_at = self._quorum.leader, self._loop.time()
+        controller, term, sent_at = self._quorum.leader, self._quorum.raft.term, self._loop.time()
         if controller is None or controller == self._node_id:
             return False
-        until = sent_at + self._lease_seconds / 2
+        until = sent_at + self._session_seconds / 2
         answer = await links.heartbeat(controller, broker_epoch=self.epoch, until=until)
         if answer is None:
             return False
-        if answer.outcome == ALIVE:
-            self._lease_until = max(self._lease_until, sent_at + self._lease_seconds)
-        elif answer.outcome == REGISTER_AGAIN:
+        if answer.outcome == REGISTER_AGAIN:
+            self._lease.give_up()
             await self.register(self._endpoints)
+        elif answer.outcome == ALIVE and self._quorum.raft.term == term:  # else this one may have led meanwhile
+            self._lease.renewed(sent_at=int(sent_at * 1000))
         return answer.outcome == ALIVE

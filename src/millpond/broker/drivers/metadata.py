@@ -18,8 +18,10 @@ from millpond.broker.drivers.quorum import Accepted, Conflict, Listener, NotCont
 from millpond.core.metadata.changes import CHANGE_ID_BYTES, Change
 from millpond.core.metadata.commands import Command
 from millpond.core.metadata.decisions import Decision
+from millpond.core.metadata.elections import unclean
 from millpond.core.metadata.image import Image
 from millpond.model.errors import ControllerUnavailable
+from millpond.model.ids import TopicPartition
 from millpond.model.ports import Rng
 
 PATIENCE_SECONDS = 30.0
@@ -37,10 +39,15 @@ async def ask_nobody(controller: int, change: Change, until: float) -> Outcome:
     return NotController(None)
 
 
+def _say_nothing(lost: list[TopicPartition]) -> None:
+    pass
+
+
 @dataclass(slots=True)
 class _Attempt(Generic[Answer]):
     change: Change
     decision: Decision[Answer]
+    image: Image
 
 
 class MetadataLog:
@@ -51,6 +58,8 @@ class MetadataLog:
         self._loop = asyncio.get_running_loop()
         self._turn = asyncio.Lock()
         self._changes: set[asyncio.Task[Any]] = set()
+        self.on_unclean: Callable[[list[TopicPartition]], None] = _say_nothing
+        """Told of partitions whose new leader, by a decision made here, may lack records that were acknowledged."""
 
     @property
     def image(self) -> Image:
@@ -118,6 +127,8 @@ class MetadataLog:
             await self._wait_for(outcome, until)
             for each in attempts:
                 if quorum.is_applied(each.change.change_id):
+                    if lost := unclean(each.image, each.decision.commands):
+                        self.on_unclean(lost)
                     return each.decision
             if self._loop.time() >= until:
                 raise ControllerUnavailable(
@@ -135,7 +146,7 @@ class MetadataLog:
             commands=decision.commands,
         )
         quorum.watch(change.change_id)
-        return _Attempt(change, decision)
+        return _Attempt(change, decision, quorum.image)
 
     async def _propose(self, change: Change, until: float, *, here: bool) -> Outcome:
         outcome = self.quorum.propose(change)

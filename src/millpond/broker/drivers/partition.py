@@ -101,6 +101,11 @@ class Partition:
         self.leading = None
         self.wake()
 
+    @property
+    def is_led_here(self) -> bool:
+        """And surely so: this broker's lease holds."""
+        return self.leading is not None and (self._holds_lease is None or self._holds_lease())
+
     def require_leader(self) -> Leading:
         leading = self.leading
         if leading is None or (self._holds_lease is not None and not self._holds_lease()):

@@ -189,6 +189,12 @@ class Quorum:
         self._drain()
         return Accepted(proposed.index, proposed.term)
 
+    def transfer(self) -> bool:
+        """Hands the leadership to another voter; whether there is one to try it with."""
+        refused = self.raft.transfer(None, self._loop.time())
+        self._drain()
+        return refused is None
+
     def watch(self, change_id: bytes) -> None:
         self._own[change_id] = False
 
@@ -355,12 +361,6 @@ class Quorum:
             self._snapshotting = None
 
     # Ending
-
-    def hand_over(self) -> None:
-        """Asks the broker that has most to lead in this one's place, before this one stops."""
-        if self.raft.role is Role.LEADER and len(self.raft.membership.voters) > 1 and not self._is_broken():
-            self.raft.transfer(None, self._loop.time())
-            self._drain()
 
     async def close(self) -> None:
         """Says nothing more, and leaves the disk in order."""

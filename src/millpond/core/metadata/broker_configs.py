@@ -16,6 +16,7 @@ from millpond.model.errors import InvalidSetting
 from millpond.model.limits import PARTITIONS_PER_TOPIC_MAX
 
 _NOTHING: Mapping[str, str] = {}
+THROTTLED_RATE = "follower.replication.throttled.rate"
 
 
 def _own(name: str, kind: ConfigType, default: str, about: str, *, least: int = 0, most: int = INT32_MAX) -> ConfigKey:
@@ -114,6 +115,38 @@ _OWN = (
         "on every broker.",
         least=2,
         most=600_000,
+    ),
+    _own(
+        "auto.leader.rebalance.enable",
+        _BOOLEAN,
+        "true",
+        "Whether the controller lets preferred replicas lead again, now and then.",
+    ),
+    _own(
+        "leader.imbalance.check.interval.seconds",
+        _LONG,
+        "300",
+        "How often the controller looks whether preferred replicas lead.",
+        least=1,
+        most=86_400,
+    ),
+    _own(
+        "leader.imbalance.per.broker.percentage",
+        _INT,
+        "10",
+        "Of what a broker is preferred for: how much others may lead before it leads again.",
+        most=100,
+    ),
+    replace(
+        _own(
+            THROTTLED_RATE,
+            _LONG,
+            str(INT64_MAX),
+            "Bytes a second that the broker copies of partitions that move to it; others are copied at full speed.",
+            least=1,
+            most=INT64_MAX,
+        ),
+        dynamic=True,
     ),
     _own("fetch.max.bytes", _INT, "57671680", "The most bytes one fetch answers.", least=1024),
     _own("socket.request.max.bytes", _INT, "104857600", "The largest request.", least=1),

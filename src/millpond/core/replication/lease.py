@@ -67,11 +67,13 @@ class Sessions:
         self._sessions: dict[int, _Session] = {}
         self.follow(live, own=own, now=now)
 
-    def expect_of_predecessor(self, broker: int, *, term: int, own_term: int, now: int, grace_ms: int) -> None:
+    def expect_of_predecessor(self, broker: int, *, term: int, last_term: int, now: int, grace_ms: int) -> None:
         """The previous controller acted by its Raft lease, which was over before another was elected; so it need not
-        have a session. Only if nobody was controller in between, who could have given it another lease."""
+        have a session. Only if nobody was controller in between, who could have given it another lease: whoever was,
+        has committed something, so its term is in the log. `term` is the last in which `broker` led, `last_term` that
+        of the last entry before this controller's own."""
         session = self._sessions.get(broker)
-        if session is not None and own_term == term + 1:
+        if session is not None and last_term <= term:
             session.until = min(session.until, now + grace_ms)
 
     def follow(self, live: Mapping[int, int], *, own: int, now: int) -> None:
@@ -92,6 +94,13 @@ class Sessions:
             return Heard.STALE if epoch < session.epoch else Heard.UNKNOWN
         session.until = max(session.until, now + self._session_ms)
         return Heard.RENEWED
+
+    def forgive(self, *, now: int) -> None:
+        """It was the controller that was stopped for a while; what others said meanwhile is not read yet. So they have
+        a full session, but for those whose fencing has begun."""
+        for session in self._sessions.values():
+            if not session.fencing:
+                session.until = max(session.until, now + self._session_ms)
 
     def due(self, now: int) -> list[tuple[int, int]]:
         """The brokers to be fenced, and in which epoch. From here on, whatever becomes of the attempt, they are not

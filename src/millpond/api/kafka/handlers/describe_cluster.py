@@ -25,11 +25,9 @@ def answer(node: Node, request: DescribeClusterRequest, context: Context) -> Des
             error_message=f"endpoint type is {request.endpoint_type}; here are brokers, which is {_BROKERS}",
             endpoint_type=request.endpoint_type,
         )
-    controller = node.metadata.quorum.leader
-    brokers = sorted(node.image.brokers.items())
     return DescribeClusterResponse(
         cluster_id=node.cluster_id,
-        controller_id=node.node_id if controller is None else controller,
+        controller_id=node.controller_id,
         endpoint_type=request.endpoint_type,
         brokers=[
             DescribeClusterBroker(
@@ -39,7 +37,7 @@ def answer(node: Node, request: DescribeClusterRequest, context: Context) -> Des
                 rack=broker.rack,
                 is_fenced=broker.fenced,
             )
-            for _, broker in brokers
-            if not broker.fenced or request.include_fenced_brokers
+            for _, broker in sorted(node.image.brokers.items())
+            if request.include_fenced_brokers or not broker.fenced
         ],
     )

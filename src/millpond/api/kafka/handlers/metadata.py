@@ -102,6 +102,6 @@ def _response(node: Node, image: Image, topics: list[MetadataResponseTopic]) -> 
             for broker in image.live_brokers()
         ],
         cluster_id=node.cluster_id,
-        controller_id=node.node_id,
+        controller_id=node.controller_id,
         topics=topics,
     )

@@ -1,0 +1,225 @@
+"""Who leads when brokers come and go: failover, controlled shutdown, preferred leaders, movements, members."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+
+import pytest
+
+from millpond.core.metadata.commands import ALL_BROKERS, NO_LEADER, SetTopicConfigs
+from millpond.core.metadata.decisions import Refused
+from millpond.core.metadata.image import Partition as PartitionFacts
+from millpond.core.metadata.reassignments import Reassign, reassign
+from millpond.model.ids import TopicPartition
+from millpond.testing import Simulation, simulate
+from tests.broker.clusters import Machine, SimCluster
+from tests.broker.test_replication import AT, isr_of, leader_of, send, unique, until, values_on
+
+Steps = Callable[[SimCluster], Awaitable[None]]
+
+
+def with_brokers(
+    size: int = 3, *, seeds: int = 1, configs: Mapping[str, str] | None = None
+) -> Callable[[Steps], Callable[[int], None]]:
+    def decorate(steps: Steps) -> Callable[[int], None]:
+        @pytest.mark.parametrize("seed", range(1, seeds + 1))
+        def test(seed: int) -> None:
+            async def scenario(sim: Simulation) -> None:
+                cluster = SimCluster(sim, size, configs=configs)
+                await cluster.start_all()
+                await steps(cluster)
+                await cluster.stop_all()
+
+            simulate(seed, scenario, virtual_seconds_max=900)
+
+        test.__name__ = steps.__name__
+        return test
+
+    return decorate
+
+
+def facts(machine: Machine) -> PartitionFacts:
+    assert machine.broker is not None
+    found = machine.broker.node.image.partition(AT)
+    assert found is not None
+    return found
+
+
+async def make_topic(cluster: SimCluster, *, replication: int = 3, partitions: int = 1) -> None:
+    """Returns when every broker knows it."""
+    assert await cluster.up[0].create_topic("orders", replication=replication, partitions=partitions)
+    await until(
+        lambda: all(each.broker is not None and "orders" in each.broker.node.image.topics for each in cluster.up)
+    )
+
+
+# Failover
+
+
+@with_brokers(seeds=3, configs={"broker.session.timeout.ms": "60000"})
+async def test_a_controller_that_dies_is_replaced_long_before_a_session_is_over(cluster: SimCluster) -> None:
+    await make_topic(cluster, replication=3, partitions=6)
+    lost = cluster.controller()
+    assert lost is not None
+    lost.cut_power()
+
+    def is_fenced() -> bool:
+        return all(m.broker is not None and not m.broker.node.image.is_live(lost.node_id) for m in cluster.up)
+
+    await until(is_fenced, seconds=10)  # of virtual time: an election and a grace, not a session
+    await lost.start()
+
+
+@with_brokers(seeds=3)
+async def test_a_controller_that_only_loses_its_place_is_not_fenced(cluster: SimCluster) -> None:
+    before = cluster.controller()
+    assert before is not None
+    assert before.broker is not None
+    epoch = before.broker.life.epoch
+    quorum = before.broker.node.metadata.quorum
+    quorum.transfer()
+    await until(lambda: cluster.controller() not in (None, before))
+    await asyncio.sleep(10)
+    assert before.broker.life.epoch == epoch
+    assert before.broker.node.image.is_live(before.node_id)
+    assert before.broker.life.holds_lease()
+
+
+# Controlled shutdown
+
+
+@with_brokers(seeds=3, configs={"broker.session.timeout.ms": "60000", "auto.leader.rebalance.enable": "false"})
+async def test_a_broker_that_stops_hands_over_first(cluster: SimCluster) -> None:
+    await make_topic(cluster, replication=3)
+    sent: list[bytes] = []
+    for round_ in range(3):
+        for number in range(3):
+            sent.append(b"%d.%d" % (round_, number))
+            await send(cluster, sent[-1])
+        leader = leader_of(cluster)
+        assert leader is not None
+        await leader.stop()
+        await until(lambda: all(len(facts(each).isr) == 2 for each in cluster.up), seconds=5)
+        assert all(facts(each).leader not in (leader.node_id, NO_LEADER) for each in cluster.up)
+        sent.append(b"%d.while" % round_)
+        await send(cluster, sent[-1])
+        await leader.start()
+        await until(lambda: isr_of(cluster) == {1, 2, 3})
+    await until(lambda: len({tuple(values_on(machine)) for machine in cluster.up}) == 1)
+    assert unique(values_on(cluster[1])) == sent
+
+
+@with_brokers(seeds=3, configs={"broker.session.timeout.ms": "60000"})
+async def test_a_controller_that_stops_hands_the_quorum_over_too(cluster: SimCluster) -> None:
+    controller = cluster.controller()
+    assert controller is not None
+    await controller.stop()
+    assert cluster.controller() is not None
+    await controller.start()
+
+
+@with_brokers()
+async def test_the_last_broker_does_not_wait_for_anybody(cluster: SimCluster) -> None:
+    await make_topic(cluster, replication=3)
+    first, second, last = cluster.up
+    await first.stop()
+    await second.stop()
+    async with asyncio.timeout(6):
+        await last.stop()
+
+
+# Preferred leaders
+
+
+@with_brokers(seeds=2, configs={"leader.imbalance.check.interval.seconds": "20"})
+async def test_preferred_replicas_lead_again_after_a_while(cluster: SimCluster) -> None:
+    await make_topic(cluster, replication=3)
+    preferred = facts(cluster[1]).replicas[0]
+    await cluster[preferred].stop()
+    await cluster[preferred].start()
+    assert facts(cluster[preferred]).leader != preferred
+    await until(lambda: all(facts(each).leader == preferred for each in cluster.up))
+    await send(cluster, b"to the preferred one")
+
+
+@with_brokers(5, configs={"min.insync.replicas": "1", "broker.rack": "here"})
+async def test_allowing_unclean_elections_finds_a_leader_and_is_told_loudly(cluster: SimCluster) -> None:
+    told: list[TopicPartition] = []
+    await make_topic(cluster, replication=2)
+    first, second = facts(cluster[1]).replicas
+    third = next(each for each in cluster.machines if each not in (first, second))
+    cluster[second].cut_power()
+    await until(lambda: facts(cluster[third]).isr == (first,))
+    cluster[first].cut_power()
+    await until(lambda: facts(cluster[third]).leader == NO_LEADER)
+    await cluster[second].start()
+    for machine in cluster.up:
+        assert machine.broker is not None
+        machine.broker.node.metadata.on_unclean = told.extend
+    broker = cluster[third].broker
+    assert broker is not None
+    allow = SetTopicConfigs(
+        topic_id=broker.node.image.topics["orders"].topic_id, values=(("unclean.leader.election.enable", "true"),)
+    )
+    await cluster[third].host.run(broker.node.metadata.submit(lambda image: (allow,)))
+    await until(lambda: facts(cluster[third]).leader == second)
+    assert told == [AT]
+    assert {each.rack for each in broker.node.image.brokers.values()} == {"here"}
+    await cluster[first].start()
+
+
+@with_brokers(configs={"min.insync.replicas": "2"})
+async def test_what_a_broker_is_told_of_replicas_in_sync_holds_for_the_cluster(cluster: SimCluster) -> None:
+    for machine in cluster.up:
+        assert machine.broker is not None
+        shared = machine.broker.node.image.configs_of_broker(ALL_BROKERS)
+        await until(lambda shared=shared: shared.get("min.insync.replicas") == "2")  # type: ignore[misc]
+
+
+# Moving partitions
+
+
+async def move(cluster: SimCluster, *replicas: int) -> None:
+    broker = cluster.up[0].broker
+    assert broker is not None
+    wanted = [Reassign(AT, replicas or None)]
+    decision = await cluster.up[0].host.run(broker.node.metadata.decide(lambda image: reassign(image, wanted)))
+    assert not any(isinstance(each, Refused) for each in decision.answers)
+
+
+@with_brokers(4, seeds=3)
+async def test_a_partition_moves_with_all_it_has_and_leaves_nothing_behind(cluster: SimCluster) -> None:
+    await make_topic(cluster, replication=2)
+    sent = [b"%d" % number for number in range(10)]
+    for value in sent:
+        await send(cluster, value)
+    before = facts(cluster[1]).replicas
+    after = tuple(each for each in cluster.machines if each not in before)
+    await move(cluster, *after)
+    await until(lambda: all(facts(each).replicas == after and not facts(each).moving for each in cluster.up))
+    assert facts(cluster[1]).leader in after
+    await send(cluster, b"after")
+    await until(lambda: all(unique(values_on(cluster[each])) == [*sent, b"after"] for each in after))
+    for each in before:
+        broker = cluster[each].broker
+        assert broker is not None
+        assert broker.node.partitions.named(*AT) is None
+        await until(lambda each=each: not cluster[each].disk.exists("data/orders-0"))  # type: ignore[misc]
+
+
+@with_brokers(4, configs={"follower.replication.throttled.rate": "100"})
+async def test_a_movement_is_throttled_shown_and_can_be_cancelled(cluster: SimCluster) -> None:
+    await make_topic(cluster, replication=1)
+    for number in range(20):
+        await send(cluster, b"%d" % number)
+    (before,) = facts(cluster[1]).replicas
+    after = next(each for each in cluster.machines if each != before)
+    await move(cluster, after)
+    await until(lambda: 0 < len(values_on(cluster[after])) < 20)
+    assert facts(cluster[after]).replicas == (after, before)
+    assert (facts(cluster[after]).adding, facts(cluster[after]).removing) == ((after,), (before,))
+    await move(cluster)
+    await until(lambda: all(facts(each).replicas == (before,) for each in cluster.up))
+    assert facts(cluster[1]).leader == before
+    await move(cluster, after)
+    await until(lambda: all(facts(each).replicas == (after,) and not facts(each).moving for each in cluster.up))
+    assert unique(values_on(cluster[after])) == [b"%d" % number for number in range(20)]
