@@ -42,7 +42,14 @@ def acknowledge_before_the_leader_has_synced(patch: pytest.MonkeyPatch) -> None:
     async def wait_kept(self: Log, appended: Appended) -> None:
         pass
 
+    def append(self: Partition, batch: Buffer) -> Appended:
+        appended = original(self, batch)
+        self._note_kept()
+        return appended
+
+    original = Partition.append
     patch.setattr(Log, "wait_kept", wait_kept)
+    patch.setattr(Partition, "append", append)
     patch.setattr(Partition, "_kept_end", lambda self: self.log.next_offset)
 
 
