@@ -8,7 +8,7 @@ from millpond.storage.epochs import LeaderEpochs
 
 
 def test_a_follower_of_a_leader_that_has_nothing_gives_up_all_it_has() -> None:
-    history = LeaderEpochs([(0, 0)])
+    history = LeaderEpochs([(LeaderEpoch(0), Offset(0))])
     answer = _answer(
         PartitionData(diverging_epoch=EpochEndOffset(epoch=-1, end_offset=0), high_watermark=0, log_start_offset=0)
     )

@@ -273,3 +273,15 @@ def tell_of_what_was_loaded_and_may_be_lost(patch: pytest.MonkeyPatch) -> None:
 
     original = GroupShard._restore
     patch.setattr(GroupShard, "_restore", restore)
+
+
+MUTANTS: tuple[tuple[Mutant, int], ...] = (
+    (acknowledge_before_anybody_else_has_it, 0),
+    (answer_for_groups_before_anybody_else_has_it, 0),
+    (show_consumers_all_there_is, 0),
+    (tell_of_an_end_before_it_is_known, 0),
+    (forget_the_vote, 0),
+    (say_that_metadata_is_kept_before_it_is, 2),
+    (take_changes_decided_on_old_images, 0),
+)
+"""And a seed that showed it when it was planted."""

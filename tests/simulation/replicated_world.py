@@ -52,7 +52,7 @@ FAILING = ("*", "*/orders-*", "*/events-*", "*/__consumer_offsets-*", "*/__clust
 """Where a disk error strikes."""
 WEATHER = (
     *("storm", "isolate", "halves", "one way", "bridge", "pause", "client", "slow disk", "slow disk", "clock"),
-    *("kill client", "leader", "blackout", "blackout"),
+    *("isolate", "kill client", "leader", "blackout"),
 )
 PARTING = ("isolate", "halves", "one way", "bridge", "pause")
 SUDDEN = ("clock", "leader", "blackout")
@@ -174,13 +174,13 @@ class World:
         while not self.is_calm:
             await self.one_life(machine)
             if not self.is_calm:
-                await asyncio.sleep(self.rng.choice((0.0, 0.0, 0.3, 2.0, 6.0, 8.0)))
+                await asyncio.sleep(self.rng.choice((0.0, 0.0, 0.3, 2.0, 6.0)))
         while machine.broker is None:
             await machine.start()
             self.watch(machine)
 
     async def one_life(self, machine: Machine) -> None:
-        host, seconds = machine.host, self.rng.uniform(1.0, 30.0)
+        host, seconds = machine.host, self.rng.choice((self.rng.uniform(1.0, 20.0), self.rng.uniform(10.0, 90.0)))
         end, timer = self.plan_end(machine, seconds)
         is_orderly = False
         try:
@@ -214,7 +214,7 @@ class World:
         rng, host, disk = self.rng, machine.host, machine.disk
         disk.heal()
         disk.cut_power_at(NEVER)
-        disk.slow_sync(0.0, rng.choice((0.001, 0.1, 0.5)))
+        disk.slow_sync(0.0, rng.choice((0.001, 0.02, 0.1, 0.5)))
         end, timer = rng.choice(ENDS), None
         match end:
             case "operation":
@@ -249,7 +249,7 @@ class World:
     async def weather(self) -> None:
         rng, machines = self.rng, list(self.cluster.machines.values())
         while True:
-            await asyncio.sleep(rng.uniform(0.2, 4.0))
+            await asyncio.sleep(rng.uniform(0.5, 5.0))
             one, client = self.somebody(machines), rng.choice(CLIENTS)
             kind = rng.choice(WEATHER)
             self.part(kind, one.name, client)
@@ -258,7 +258,7 @@ class World:
             if kind in PARTING and rng.random() < 0.5:
                 self.lose_a_leader()
             self.clear_up()
-            one.disk.slow_sync(0.0, rng.choice((0.001, 0.1, 0.5)))
+            one.disk.slow_sync(0.0, rng.choice((0.001, 0.02, 0.1, 0.5)))
             if not self.sim.host(client).alive:
                 self.start_client(client)
 
