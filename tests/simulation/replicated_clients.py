@@ -28,9 +28,9 @@ from tests.simulation.cluster_client import Address, ClusterClient
 from tests.simulation.replicated_history import AcknowledgedByLeader
 from tests.simulation.wire_client import IdempotentProducer, Membership, Refused, Unanswered
 
-TOPICS = {"orders": (2, "2"), "events": (1, "1")}
+TOPICS = {"orders": (2, "2"), "events": (2, "1")}
 """Partitions, and min.insync.replicas."""
-PLACES = (("orders", 0), ("orders", 1), ("events", 0))
+PLACES = (("orders", 0), ("orders", 1), ("events", 0), ("events", 1))
 """The partitions of all topics; a history knows them by their place in this row."""
 GROUP = "readers"
 ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS = 22, 25, 27

@@ -4,21 +4,17 @@ Each leaves out one step that works on every day on which nothing fails. Driven 
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import pytest
 
 from millpond.broker.drivers import followers
 from millpond.broker.drivers.controller import Controller, Pulse
 from millpond.broker.drivers.followers import Asked, Followers
-from millpond.broker.drivers.group_shard import GroupShard
-from millpond.broker.drivers.groups import GroupCoordinator
 from millpond.broker.drivers.life import BrokerLife
 from millpond.broker.drivers.partition import Partition
 from millpond.broker.drivers.quorum import Outcome, Quorum
 from millpond.broker.drivers.quorum_store import QuorumStore
 from millpond.broker.operations import fetch
-from millpond.core.metadata import elections, partition_changes, replicas
 from millpond.core.metadata.changes import Change
 from millpond.core.metadata.internal_topics import CONSUMER_OFFSETS
 from millpond.core.raft.durable import HardState
@@ -43,7 +39,14 @@ def acknowledge_before_the_leader_has_synced(patch: pytest.MonkeyPatch) -> None:
     async def wait_kept(self: Log, appended: Appended) -> None:
         pass
 
+    def append(self: Partition, batch: Buffer) -> Appended:
+        appended = original(self, batch)
+        self._note_kept()
+        return appended
+
+    original = Partition.append
     patch.setattr(Log, "wait_kept", wait_kept)
+    patch.setattr(Partition, "append", append)
     patch.setattr(Partition, "_kept_end", lambda self: self.log.next_offset)
 
 
@@ -66,20 +69,6 @@ def _wait_for_the_leader_only(patch: pytest.MonkeyPatch, is_mutated: Callable[[s
     patch.setattr(Partition, "wait_visible", wait_visible)
 
 
-def acknowledge_with_fewer_in_sync_than_the_topic_asks_for(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Leading, "is_enough", property(lambda self: True))
-    patch.setattr("millpond.broker.operations.produce._check_in_sync", lambda partition: None)
-
-
-def count_only_those_who_shall_be_in_sync(patch: pytest.MonkeyPatch) -> None:
-    """The smaller ISR, before the controller has agreed to it."""
-
-    def counted(self: Leading) -> set[int]:
-        return set(self._asked.brokers) if self._asked is not None else set(self.members.isr)
-
-    patch.setattr(Leading, "_counted", counted)
-
-
 def count_what_was_sent_as_synced(patch: pytest.MonkeyPatch) -> None:
     def follower_fetched(self: Partition, replica: int, *, broker_epoch: int, offset: Offset, now_ms: int) -> None:
         original(self, replica, broker_epoch=broker_epoch, offset=self.log.next_offset, now_ms=now_ms)
@@ -99,11 +88,6 @@ def fetch_on_before_it_is_synced(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(followers, "_is_synced", lambda partition: True)
 
 
-def follow_from_what_was_written_as_a_leader(patch: pytest.MonkeyPatch) -> None:
-    """Whether or not it has reached the disk."""
-    patch.setattr(followers, "_is_synced", lambda partition: True)
-
-
 def cut_to_the_high_watermark_when_the_leader_changes(patch: pytest.MonkeyPatch) -> None:
     async def take(self: Followers, asked: Asked, answer: PartitionData) -> bool:
         partition, epoch = asked.partition, asked.leader_epoch
@@ -120,19 +104,6 @@ def cut_to_the_high_watermark_when_the_leader_changes(patch: pytest.MonkeyPatch)
 
 def find_no_difference_between_logs(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(fetch, "diverging", lambda *arguments, **named: None)
-
-
-def take_fetches_of_other_epochs(patch: pytest.MonkeyPatch) -> None:
-    """And answer them from a log that may not be the one they were meant for."""
-    patch.setattr(Partition, "check_epoch", lambda self, epoch: None)
-    patch.setattr(fetch, "diverging", lambda *arguments, **named: None)
-
-
-def believe_every_record_to_be_visible(patch: pytest.MonkeyPatch) -> None:
-    def learn(self: Partition, told: Offset) -> None:
-        self.high_watermark = self.log.next_offset
-
-    patch.setattr(Partition, "learn_high_watermark", learn)
 
 
 def forget_producers_of_copied_batches(patch: pytest.MonkeyPatch) -> None:
@@ -183,31 +154,6 @@ def come_into_sync_too_early(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Leading, "_may_come", may_come)
 
 
-def stay_in_sync_over_a_lost_disk(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(elections, "_is_lost", lambda image, broker, directory_id: False)
-
-
-def elect_anybody_who_is_up(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(partition_changes, "may_elect_unclean", lambda image, topic: True)
-
-
-def keep_the_epoch_at_a_restart(patch: pytest.MonkeyPatch) -> None:
-    def change(*arguments: Any, raise_epoch: bool = False, **named: Any) -> Any:  # noqa: ANN401 - as the original
-        return original(*arguments, **named)
-
-    original = partition_changes.change
-    patch.setattr(elections, "change", change)
-
-
-def lead_by_an_image_of_an_earlier_life(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(BrokerLife, "is_this_life", lambda self, epoch: True)
-
-
-def change_who_is_in_sync_whoever_asks(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(replicas, "_check_asker", lambda asked, partition: None)
-    patch.setattr(replicas, "_check_isr", lambda image, asked, partition: None)
-
-
 # Leases and the controller
 
 
@@ -248,21 +194,23 @@ def take_changes_decided_on_old_images(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Quorum, "propose", propose)
 
 
-# Groups
-
-
-def keep_groups_of_an_earlier_leadership(patch: pytest.MonkeyPatch) -> None:
-    """And not load them anew when it comes again."""
-    patch.setattr(GroupCoordinator, "_close_lost", lambda self: None)
-
-
-def tell_of_what_was_loaded_and_may_be_lost(patch: pytest.MonkeyPatch) -> None:
-    def restore(self: GroupShard, records: list[Any]) -> None:
-        known, self._partition.high_watermark = self._partition.high_watermark, self._partition.log.next_offset
-        try:
-            original(self, records)
-        finally:
-            self._partition.high_watermark = known
-
-    original = GroupShard._restore
-    patch.setattr(GroupShard, "_restore", restore)
+MUTANTS: tuple[tuple[Mutant, int], ...] = (
+    (acknowledge_before_the_leader_has_synced, 9),
+    (acknowledge_before_anybody_else_has_it, 0),
+    (answer_for_groups_before_anybody_else_has_it, 0),
+    (count_what_was_sent_as_synced, 1),
+    (fetch_on_before_it_is_synced, 0),
+    (cut_to_the_high_watermark_when_the_leader_changes, 0),
+    (find_no_difference_between_logs, 0),
+    (forget_producers_of_copied_batches, 1),
+    (show_consumers_all_there_is, 0),
+    (tell_of_an_end_before_it_is_known, 0),
+    (serve_without_a_lease, 8),
+    (renew_the_lease_of_a_fenced_broker, 1),
+    (fence_without_waiting, 1),
+    (forget_the_vote, 0),
+    (say_that_metadata_is_kept_before_it_is, 2),
+    (take_changes_decided_on_old_images, 0),
+    (come_into_sync_too_early, 29),
+)
+"""And a seed that showed it when it was planted."""

@@ -47,13 +47,14 @@ NEVER = 1 << 62
 CLIENTS = ("one", "two")
 CLEAR = Conditions()
 STORMY = Conditions(delay_ms_max=60.0, tail_chance=0.05, tail_ms_max=2500.0, loss_chance=0.05, fragment_chance=0.5)
-ENDS = ("operation", "moment", "moment", "moment", "kill", "kill", "orderly", "sync error", "full")
+ENDS = ("operation", "operation", "moment", "moment", "kill", "kill", "orderly", "sync error", "full")
 FAILING = ("*", "*/orders-*", "*/events-*", "*/__consumer_offsets-*", "*/__cluster_metadata-*")
 """Where a disk error strikes."""
 WEATHER = (
     *("storm", "isolate", "halves", "one way", "bridge", "pause", "client", "slow disk", "slow disk", "clock"),
-    *("kill client", "leader", "blackout", "blackout"),
+    *("isolate", "kill client", "leader", "blackout"),
 )
+PARTING = ("isolate", "halves", "one way", "bridge", "pause")
 SUDDEN = ("clock", "leader", "blackout")
 CONFIGS = {
     "offsets.topic.num.partitions": "1",
@@ -173,13 +174,13 @@ class World:
         while not self.is_calm:
             await self.one_life(machine)
             if not self.is_calm:
-                await asyncio.sleep(self.rng.choice((0.0, 0.3, 2.0, 6.0)))
+                await asyncio.sleep(self.rng.choice((0.0, 0.0, 0.3, 2.0, 6.0)))
         while machine.broker is None:
             await machine.start()
             self.watch(machine)
 
     async def one_life(self, machine: Machine) -> None:
-        host, seconds = machine.host, self.rng.uniform(1.0, 40.0)
+        host, seconds = machine.host, self.rng.choice((self.rng.uniform(1.0, 20.0), self.rng.uniform(10.0, 90.0)))
         end, timer = self.plan_end(machine, seconds)
         is_orderly = False
         try:
@@ -213,7 +214,7 @@ class World:
         rng, host, disk = self.rng, machine.host, machine.disk
         disk.heal()
         disk.cut_power_at(NEVER)
-        disk.slow_sync(0.0, rng.choice((0.001, 0.02, 0.1)))
+        disk.slow_sync(0.0, rng.choice((0.001, 0.02, 0.1, 0.5)))
         end, timer = rng.choice(ENDS), None
         match end:
             case "operation":
@@ -248,14 +249,16 @@ class World:
     async def weather(self) -> None:
         rng, machines = self.rng, list(self.cluster.machines.values())
         while True:
-            await asyncio.sleep(rng.uniform(0.2, 4.0))
+            await asyncio.sleep(rng.uniform(0.5, 5.0))
             one, client = self.somebody(machines), rng.choice(CLIENTS)
             kind = rng.choice(WEATHER)
             self.part(kind, one.name, client)
             self.trouble(kind, one, client)
             await asyncio.sleep(rng.choice((0.3, 1.0, 4.0, 9.0)) * (kind not in SUDDEN))
+            if kind in PARTING and rng.random() < 0.5:
+                self.lose_a_leader()
             self.clear_up()
-            one.disk.slow_sync(0.0, 0.02)
+            one.disk.slow_sync(0.0, rng.choice((0.001, 0.02, 0.1, 0.5)))
             if not self.sim.host(client).alive:
                 self.start_client(client)
 
@@ -263,6 +266,12 @@ class World:
         """More often than not one that leads something."""
         leader = self.leader_of(self.rng.randrange(len(PLACES)))
         return self.rng.choice([*machines, *(machine for machine in machines if machine.node_id == leader)])
+
+    def lose_a_leader(self) -> None:
+        """While others have fallen behind; they are back at once."""
+        leader = self.cluster.machines.get(self.leader_of(self.rng.randrange(len(PLACES))) or -1)
+        if leader is not None:
+            leader.host.cut_power()
 
     def leader_of(self, place: int) -> int | None:
         newest = self.images.get(max(self.images, default=-1))

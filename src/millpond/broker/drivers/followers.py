@@ -258,7 +258,7 @@ def _answer(data: PartitionData) -> FetchAnswer:
     return FetchAnswer(
         error=data.error_code,
         diverging=None
-        if diverging is None or diverging.epoch < 0
+        if diverging is None or diverging.end_offset < 0  # an epoch of -1 is that of a leader that has nothing
         else DivergingEpoch(LeaderEpoch(diverging.epoch), Offset(diverging.end_offset)),
         high_watermark=Offset(data.high_watermark),
         log_start=Offset(data.log_start_offset),

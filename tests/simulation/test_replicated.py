@@ -1,0 +1,73 @@
+"""Whole clusters with their clients on bad days; and planted bugs, to show that these tests would see one."""
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.simulation import replicated_mutants as planted
+from tests.simulation.history import Violation
+from tests.simulation.replicated_mutants import Mutant
+from tests.simulation.replicated_world import Outcome, run_seed
+from tests.simulation.wire_client import Refused
+
+SEEDS = 200
+SEEDS_PER_TEST = 10
+SEEDS_FOR_A_MUTANT = 60
+
+
+@pytest.mark.parametrize("seed", [2001, 2004])
+def test_a_bad_quarter_of_a_minute_ends_well(seed: int) -> None:
+    outcome = run_seed(seed, seconds=15)
+    assert outcome.counts["Acknowledged"] > 5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, SEEDS, SEEDS_PER_TEST))
+def test_whatever_befalls_a_cluster_clients_can_rely_on_what_they_were_told(first: int) -> None:
+    began = time.process_time()
+    outcomes = [run_seed(seed) for seed in range(first, first + SEEDS_PER_TEST)]
+    sys.stdout.write(f"{SEEDS_PER_TEST / (time.process_time() - began):.2f} seeds/s of a minute each\n")
+    # So that a world in which nothing happens does not pass for one in which nothing goes wrong.
+    assert sum(each.power_cuts for each in outcomes) > 2 * SEEDS_PER_TEST
+    assert sum(each.elections for each in outcomes) > 5 * SEEDS_PER_TEST
+    for name in ("Acknowledged", "AcknowledgedByLeader", "Read", "OffsetRead", "CommitEnded", "Assigned"):
+        assert counted(outcomes, name) > SEEDS_PER_TEST
+
+
+def counted(outcomes: list[Outcome], name: str) -> int:
+    return sum(outcome.counts.get(name, 0) for outcome in outcomes)
+
+
+def test_one_seed_gives_one_trace_in_two_processes() -> None:
+    program = "from tests.simulation.replicated_world import run_seed; print(run_seed(5, seconds=10).trace_hash)"
+    hashes = [
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
+        for hash_seed in ("0", "1")
+    ]
+    assert hashes[0] == hashes[1]
+    assert len(hashes[0]) == 64
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
+@pytest.mark.parametrize(("mutant", "found_at"), planted.MUTANTS, ids=lambda each: getattr(each, "__name__", ""))
+def test_a_planted_bug_is_found(mutant: Mutant, found_at: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """First where it was found when it was planted; what a seed does shifts with each change of the broker."""
+    mutant(monkeypatch)
+    # An invariant of the world or of the machines, or an answer that no client can make sense of.
+    with pytest.raises((Violation, AssertionError, Refused)):
+        run_from(found_at)
+
+
+def run_from(first: int) -> None:
+    for seed in (first, *range(SEEDS_FOR_A_MUTANT)):
+        run_seed(seed)
