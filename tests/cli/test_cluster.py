@@ -167,6 +167,31 @@ def test_one_broker_that_cannot_start_ends_all(tmp_path: Path) -> None:
         socket.create_server(("127.0.0.1", port)).close()  # nobody is left there
 
 
+def test_a_broker_that_waits_for_its_peers_stops_when_it_is_told_to(tmp_path: Path) -> None:
+    first, second = free_ports(2)
+    secret = tmp_path / "secret"
+    secret.write_text("a secret of these two brokers")
+    cluster_of_two = ("--peers", f"1@127.0.0.1:{first},2@127.0.0.1:{second}", "--cluster-secret-file", str(secret))
+    process = subprocess.Popen(
+        command("up", "--data-dir", str(tmp_path / "d"), "--kafka", f"127.0.0.1:{first}", *cluster_of_two),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    )
+    try:
+        with socket.create_server(("127.0.0.1", second)) as peer:
+            peer.settimeout(SECONDS_MAX)
+            peer.accept()[0].close()  # it looks for the other one
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=SECONDS_MAX)
+    finally:
+        process.kill()
+    assert (process.returncode, err) == (0, "")
+    assert "SIGTERM: finishing what was asked" in out
+    assert "stopped, every log closed in order" in out
+
+
 # What is refused
 
 
