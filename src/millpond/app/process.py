@@ -56,6 +56,11 @@ def run(settings: Settings, *, out: TextIO | None = None) -> None:
     """Returns after an orderly stop; raises `CannotStart` where the machine does not allow a start."""
     out = out or sys.stdout
     set_up_logging(settings.log_format, out)
+    if os.path.exists(f"{settings.data_dir}/1/node"):
+        raise CannotStart(
+            f"the data directory {settings.data_dir} holds brokers that were started together; start them with "
+            "--cluster, or give this one its own with --data-dir"
+        )
     directory = DataDirectory.lock(settings.data_dir)
     try:
         with asyncio.Runner(loop_factory=new_loop) as runner:
