@@ -11,6 +11,9 @@ from rich.table import Table
 from bench.measuring import Measurement, R, Row, Target
 
 _WIDTH_ELSEWHERE = 120
+_HEADINGS = ("what", "measured", "raw", "of raw", "raw is", "target")
+"""Those that would be empty in a table are left out."""
+_NUMBERS = ("measured", "raw", "of raw")
 
 
 def make_console() -> Console:
@@ -50,14 +53,12 @@ def print_head(console: Console, machine: dict[str, Any]) -> None:
 def print_tables(console: Console, rows: Sequence[Row]) -> None:
     for section in dict.fromkeys(row.section for row in rows):
         table = Table(title=section, title_justify="left", title_style="bold")
-        table.add_column("what")
-        for heading in ("measured", "raw", "of raw"):
-            table.add_column(heading, justify="right")
-        table.add_column("raw is")
-        table.add_column("target")
-        for row in rows:
-            if row.section == section:
-                table.add_row(*_cells(row))
+        columns = zip(*(_cells(row) for row in rows if row.section == section), strict=True)
+        shown = {heading: cells for heading, cells in zip(_HEADINGS, columns, strict=True) if any(cells)}
+        for heading in shown:
+            table.add_column(heading, justify="right" if heading in _NUMBERS else "left")
+        for cells in zip(*shown.values(), strict=True):
+            table.add_row(*cells)
         console.print(table)
 
 

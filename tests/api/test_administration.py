@@ -4,6 +4,7 @@ import pytest
 
 from millpond.broker.node import Node
 from millpond.model.ids import Offset, ProducerEpoch, ProducerId, Sequence, TimestampMs
+from millpond.protocol.messages import describe_quorum
 from millpond.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -75,6 +76,31 @@ def test_what_is_not_there_is_not_deleted(peer: Peer, name: str) -> None:
     states = [DeleteTopicState(name=name), DeleteTopicState(name=None, topic_id=b"\1" * 16)]
     answers = peer.ask(DeleteTopicsRequest(topics=states)).responses
     assert [each.error_code for each in answers] == [3, 100]
+
+
+def test_the_quorum_of_one_broker_is_itself_and_caught_up(peer: Peer) -> None:
+    (topic,) = peer.ask(describe_quorum_request(describe_quorum.METADATA_TOPIC)).topics
+    (partition,) = topic.partitions
+    assert (partition.error_code, partition.leader_id) == (0, NODE_ID)
+    assert partition.leader_epoch > 0
+    (voter,) = partition.current_voters
+    assert (voter.replica_id, voter.log_end_offset) == (NODE_ID, partition.high_watermark)
+    assert voter.replica_directory_id != bytes(16)
+    assert partition.observers == []
+
+
+def test_nothing_else_has_a_quorum(peer: Peer, name: str) -> None:
+    create(peer, name)
+    (topic,) = peer.ask(describe_quorum_request(name)).topics
+    assert topic.partitions[0].error_code == 3
+    assert f"{name}-0 has no quorum" in topic.partitions[0].error_message
+
+
+def describe_quorum_request(topic: str) -> describe_quorum.DescribeQuorumRequest:
+    partition = describe_quorum.PartitionRequest(partition_index=0)
+    return describe_quorum.DescribeQuorumRequest(
+        topics=[describe_quorum.TopicRequest(topic_name=topic, partitions=[partition])]
+    )
 
 
 def test_the_cluster_is_this_broker(broker: RunningBroker, peer: Peer) -> None:

@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from tests.cli.broker_process import SECONDS_MAX, Line, command, environment, run
+from tests.cli.broker_process import SECONDS_MAX, BrokerProcess, Line, command, environment, run
 from tests.interop.free_ports import free_ports
 
 
@@ -167,6 +167,49 @@ def test_one_broker_that_cannot_start_ends_all(tmp_path: Path) -> None:
         socket.create_server(("127.0.0.1", port)).close()  # nobody is left there
 
 
+def test_one_broker_is_a_cluster_too_and_is_shown_in_every_way(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path, "--rack", "cellar") as broker:
+        seen = status(broker.bootstrap)
+        assert seen["brokers"] == [
+            {"node_id": 1, "address": broker.bootstrap, "rack": "cellar", "state": "live", "leads": 0}
+        ]
+        assert (seen["quorum"]["leader"], seen["quorum"]["voters"][0]["lag"]) == (1, 0)
+        code, table, err = run("cluster", "status", "--bootstrap", broker.bootstrap)
+        assert (code, err) == (0, "")
+        assert "controller is broker 1" in table
+        assert "cellar" in table
+        assert "every one has a leader" in table
+        code, text, err = run("cluster", "status", "--bootstrap", broker.bootstrap, "--output", "yaml")
+        assert (code, err) == (0, "")
+        assert '    rack: "cellar"\n' in text
+        broker.stop()
+
+
+def test_a_broker_that_waits_for_its_peers_stops_when_it_is_told_to(tmp_path: Path) -> None:
+    first, second = free_ports(2)
+    secret = tmp_path / "secret"
+    secret.write_text("a secret of these two brokers")
+    cluster_of_two = ("--peers", f"1@127.0.0.1:{first},2@127.0.0.1:{second}", "--cluster-secret-file", str(secret))
+    process = subprocess.Popen(
+        command("up", "--data-dir", str(tmp_path / "d"), "--kafka", f"127.0.0.1:{first}", *cluster_of_two),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    )
+    try:
+        with socket.create_server(("127.0.0.1", second)) as peer:
+            peer.settimeout(SECONDS_MAX)
+            peer.accept()[0].close()  # it looks for the other one
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=SECONDS_MAX)
+    finally:
+        process.kill()
+    assert (process.returncode, err) == (0, "")
+    assert "SIGTERM: finishing what was asked" in out
+    assert "stopped, every log closed in order" in out
+
+
 # What is refused
 
 
@@ -197,6 +240,14 @@ def test_the_data_of_one_broker_or_of_another_number_is_not_taken(tmp_path: Path
         (tmp_path / str(number)).mkdir()
     code, _, err = run("up", "--cluster", "3", "--data-dir", str(tmp_path))
     assert (code, "holds a cluster of 5 brokers; start it with --cluster 5" in err) == (1, True)
+
+
+def test_the_data_of_a_cluster_is_not_taken_by_one_broker(tmp_path: Path) -> None:
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1" / "node").touch()
+    code, out, err = run("up", "--data-dir", str(tmp_path), "--kafka", "127.0.0.1:0")
+    assert (code, out) == (1, "")
+    assert "holds brokers that were started together; start them with --cluster" in err
 
 
 def test_nobody_there_to_ask(tmp_path: Path) -> None:

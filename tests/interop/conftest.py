@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.interop.broker_process import BrokerProcess, running_broker
+from tests.interop.cluster_processes import ClusterProcesses, running_cluster
+from tests.interop.confluent import Reachable
 from tests.interop.fetched import NODE, java_classpath, node_modules
 from tests.interop.foreign_client import ForeignClient
 
@@ -38,11 +40,23 @@ def own_java(own_broker: BrokerProcess, request: pytest.FixtureRequest) -> Itera
         yield client
 
 
-def _java_client(broker: BrokerProcess, config: pytest.Config) -> ForeignClient:
+def _java_client(broker: Reachable, config: pytest.Config) -> ForeignClient:
     assert config.cache is not None
     quick_to_start = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx512m")
     command = ["java", *quick_to_start, "-cp", java_classpath(config.cache), "Client", broker.address]
     return ForeignClient(command, os.environ)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcesses]:
+    with running_cluster(tmp_path_factory.mktemp("cluster")) as processes:
+        yield processes
+
+
+@pytest.fixture(scope="module")
+def cluster_java(cluster: ClusterProcesses, request: pytest.FixtureRequest) -> Iterator[ForeignClient]:
+    with closing(_java_client(cluster, request.config)) as client:
+        yield client
 
 
 @pytest.fixture(scope="module")

@@ -2,27 +2,24 @@
 is lost, nothing comes twice, and committed offsets survive."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import TopicPartition
 from confluent_kafka.cimpl import NewTopic
 
-from tests.interop.cluster_processes import ClusterProcesses, running_cluster
-from tests.interop.confluent import new_admin, new_consumer
-from tests.interop.facts import FACT_SECONDS_MAX, new_name
+from tests.interop.cluster_processes import ClusterProcesses
+from tests.interop.confluent import new_admin, new_consumer, read_from_start, values_of
+from tests.interop.facts import FACT_SECONDS_MAX, new_name, until
+from tests.interop.foreign_client import ForeignClient
 from tests.interop.traffic import PATIENCE_SECONDS, PROTOCOLS, Reader, Stream, check_history
 
 pytestmark = pytest.mark.slow
 PARTITIONS = 3
 MORE = 300
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcesses]:
-    with running_cluster(tmp_path_factory.mktemp("cluster")) as running:
-        yield running
+JAVA_MESSAGES = 12_000
 
 
 def new_topic(cluster: ClusterProcesses, *, partitions: int = PARTITIONS) -> str:
@@ -138,3 +135,29 @@ def test_aiokafka_clients_go_on_when_their_leader_is_gone(cluster: ClusterProces
         return seen
 
     assert asyncio.run(asyncio.wait_for(work(), PATIENCE_SECONDS)) == [b"before", b"meanwhile", b"after"]
+
+
+@pytest.mark.parametrize("fault", ["leader killed", "controller killed"])
+def test_javas_producer_goes_on_without_a_loss_or_a_duplicate(
+    cluster: ClusterProcesses, cluster_java: ForeignClient, fault: str
+) -> None:
+    cluster.wait_healthy()
+    topic = new_topic(cluster, partitions=1)
+    small_batches = {"batch.size": 1_000, "buffer.memory": 50_000, "retry.backoff.ms": 50}
+    cluster_java.ask("flow", topic=topic, count=JAVA_MESSAGES, settings=small_batches)
+
+    def wait_acknowledged(count: int) -> None:
+        for _ in until(
+            lambda: cluster_java.ask("flowed") >= count, what=f"{count} acknowledged", seconds_max=PATIENCE_SECONDS
+        ):
+            threading.Event().wait(0.005)
+
+    wait_acknowledged(500)
+    broker = cluster.leader_of(topic) if fault == "leader killed" else cluster.controller()
+    broker.kill()
+    assert cluster_java.ask("flowed") < JAVA_MESSAGES, "the broker ended before the producer did"
+    wait_acknowledged(JAVA_MESSAGES)
+    broker.start()
+    assert cluster_java.ask("wait_flow") == []
+    wanted = [b"%d" % number for number in range(JAVA_MESSAGES)]
+    assert values_of(read_from_start(cluster, topic, JAVA_MESSAGES)) == wanted

@@ -15,6 +15,7 @@ import socket
 import sys
 from asyncio import AbstractEventLoop
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TextIO
 
 from millpond import __version__
@@ -55,6 +56,11 @@ def run(settings: Settings, *, out: TextIO | None = None) -> None:
     """Returns after an orderly stop; raises `CannotStart` where the machine does not allow a start."""
     out = out or sys.stdout
     set_up_logging(settings.log_format, out)
+    if os.path.exists(f"{settings.data_dir}/1/node"):
+        raise CannotStart(
+            f"the data directory {settings.data_dir} holds brokers that were started together; start them with "
+            "--cluster, or give this one its own with --data-dir"
+        )
     directory = DataDirectory.lock(settings.data_dir)
     try:
         with asyncio.Runner(loop_factory=new_loop) as runner:
@@ -66,12 +72,28 @@ def run(settings: Settings, *, out: TextIO | None = None) -> None:
 async def _serve(settings: Settings, out: TextIO) -> None:
     clock = SystemClock()
     signals = _Signals()
-    broker = await _start(settings, clock)
+    asked, starting = asyncio.ensure_future(signals.wait()), asyncio.ensure_future(_start(settings, clock))
+    await asyncio.wait([asked, starting], return_when=asyncio.FIRST_COMPLETED)
+    if not starting.done():
+        await _give_up(starting, await asked, clock)
+        return
+    broker = await starting
     _tell_started(settings, broker, out)
-    name = await signals.wait()
+    name = await asked
     tell(BROKER_STOPPING, signal=name)
     began_ms = clock.monotonic_ms()
     await broker.stop()
+    tell(BROKER_STOPPED, took_ms=clock.monotonic_ms() - began_ms)
+
+
+async def _give_up(starting: "asyncio.Future[Broker]", name: str, clock: SystemClock) -> None:
+    """A broker that waits for the others of its cluster, perhaps for ever, stops as any other."""
+    tell(BROKER_STOPPING, signal=name)
+    began_ms = clock.monotonic_ms()
+    starting.cancel()
+    with suppress(asyncio.CancelledError):
+        broker = await starting
+        await broker.stop()  # it was there after all
     tell(BROKER_STOPPED, took_ms=clock.monotonic_ms() - began_ms)
 
 
