@@ -7,6 +7,7 @@ import pytest
 
 from millpond.core.metadata.commands import ALL_BROKERS, NO_LEADER, SetTopicConfigs
 from millpond.core.metadata.decisions import Refused
+from millpond.core.metadata.elections import unregister_broker
 from millpond.core.metadata.image import Partition as PartitionFacts
 from millpond.core.metadata.reassignments import Reassign, reassign
 from millpond.model.ids import TopicPartition
@@ -223,3 +224,42 @@ async def test_a_movement_is_throttled_shown_and_can_be_cancelled(cluster: SimCl
     await move(cluster, after)
     await until(lambda: all(facts(each).replicas == (after,) and not facts(each).moving for each in cluster.up))
     assert unique(values_on(cluster[after])) == [b"%d" % number for number in range(20)]
+
+
+# Members
+
+
+@with_brokers(seeds=3)
+async def test_a_broker_that_is_no_founder_joins_keeps_partitions_and_is_removed_again(cluster: SimCluster) -> None:
+    await make_topic(cluster, replication=1)
+    for number in range(5):
+        await send(cluster, b"%d" % number)
+    fourth = cluster.add()
+    await fourth.start()
+    await until(lambda: all(each.broker and each.broker.node.image.is_live(4) for each in cluster.up))
+    (first,) = facts(cluster[1]).replicas
+    await move(cluster, 4)
+    await until(lambda: all(facts(each).replicas == (4,) and not facts(each).moving for each in cluster.up))
+    await send(cluster, b"on the new one")
+    assert unique(values_on(fourth)) == [*(b"%d" % number for number in range(5)), b"on the new one"]
+    await fourth.stop()
+    await fourth.start()
+    await until(lambda: facts(cluster[1]).leader == 4)
+    await move(cluster, first)
+    await until(lambda: all(facts(each).replicas == (first,) and not facts(each).moving for each in cluster.up))
+    await fourth.stop()
+    assert not await forget(cluster, 4), "it is up, as far as is known"
+    await until(lambda: all(each.broker and not each.broker.node.image.is_live(4) for each in cluster.up))
+    assert await forget(cluster, 4)
+    controller = cluster.controller()
+    assert controller is not None
+    assert controller.broker is not None
+    raft = controller.broker.node.metadata.quorum.raft
+    await until(lambda: raft.membership.nodes == (1, 2, 3))
+
+
+async def forget(cluster: SimCluster, broker_id: int) -> bool:
+    broker = cluster[1].broker
+    assert broker is not None
+    decision = await cluster[1].host.run(broker.node.metadata.decide(lambda image: unregister_broker(image, broker_id)))
+    return not isinstance(decision.answers[0], Refused)

@@ -4,7 +4,7 @@ cluster.
 Driven by broker.py.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,7 +67,8 @@ class Parts:
         )
         links: Links | None = None
         if settings.peers:
-            links = Links(identity, rng, address_of=lambda broker: _address(broker, settings, quorum.image))
+            links = Links(identity, rng, address_of=lambda broker: _address(broker, settings, told, quorum.image))
+            told = links.told
         send = _nobody if links is None else links.send
         quorum = Quorum(node_id, store, quorum_settings(configs), rng, send=send, on_error=on_error)
         await _check_founders(settings, quorum)
@@ -105,12 +106,17 @@ class Parts:
             configs=configs,
         )
 
-    async def join(self) -> None:
-        """Returns when the image is the cluster's, and what this broker leads by it is open."""
+    async def join(self, founders: Collection[int], at: tuple[str, int]) -> None:
+        """Returns when the image is the cluster's, and what this broker leads by it is open.
+
+        One that is not among the founders tells them where it is until it is sent the log.
+        """
         quorum = self.metadata.quorum
         quorum.start()
         while not quorum.is_caught_up:
             self._require_welcome()
+            if self.cluster is not None and quorum.raft.node_id not in founders:
+                await self.cluster.links.introduce(founders, at)
             await self.metadata.wait_progress()
         self.metadata.listen(self.partitions.follow)
         self.partitions.follow(EMPTY, self.metadata.image)
@@ -212,10 +218,14 @@ def _nobody(messages: Sequence[Message]) -> None:
     assert not messages, "a broker that is alone has nobody to talk to"
 
 
-def _address(broker: int, settings: BrokerSettings, image: Image) -> tuple[str, int] | None:
-    """As the settings say, else as the broker itself said when it registered."""
+def _address(
+    broker: int, settings: BrokerSettings, told: Mapping[int, tuple[str, int]], image: Image
+) -> tuple[str, int] | None:
+    """As the settings say, else as the broker itself said when it joined, or when it registered."""
     if broker in settings.peers:
         return settings.peers[broker]
+    if broker in told:
+        return told[broker]
     known = image.brokers.get(broker)
     return (known.endpoints[0].host, known.endpoints[0].port) if known is not None else None
 
