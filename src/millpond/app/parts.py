@@ -126,7 +126,7 @@ class Parts:
         """However long it takes: without a majority there is nothing to serve."""
         while True:
             try:
-                await self.life.register(endpoints)
+                await self.life.register(endpoints, doubtful=self.partitions.doubtful())
                 if self.cluster is not None:
                     await self.metadata.submit(lambda image: agree(image, self.configs))
                 return
