@@ -11,6 +11,8 @@ from millpond.core.metadata.decisions import Refused
 from millpond.core.metadata.elections import unregister_broker
 from millpond.core.metadata.image import Partition as PartitionFacts
 from millpond.core.metadata.reassignments import Reassign, reassign
+from millpond.core.raft.membership import PromoteLearner, RemoveNode
+from millpond.model.errors import InvalidRequest
 from millpond.model.ids import Offset, TopicPartition
 from millpond.storage.log import Log
 from millpond.testing import Simulation, simulate
@@ -318,3 +320,29 @@ def log_of(machine: Machine) -> Log:
     partition = machine.broker.node.partitions.named(*AT)
     assert partition is not None
     return partition.log
+
+
+@with_brokers(seeds=3)
+async def test_a_broker_that_joined_votes_when_asked_and_can_stop_to(cluster: SimCluster) -> None:
+    fourth = cluster.add()
+    await fourth.start()
+    await asked(cluster[1], PromoteLearner(4))
+    await until(lambda: all(voters(each) == (1, 2, 3, 4) for each in cluster.up))
+    controller = cluster.controller()
+    assert controller is not None
+    await asked(fourth, RemoveNode(controller.node_id))
+    rest = tuple(each for each in cluster.machines if each != controller.node_id)
+    await until(lambda: all(voters(each) == rest for each in cluster.up))
+    assert await controller.create_topic("through-one-that-does-not-vote")
+    with pytest.raises(InvalidRequest):
+        await asked(cluster[1], PromoteLearner(9))
+
+
+async def asked(machine: Machine, change: PromoteLearner | RemoveNode) -> None:
+    assert machine.broker is not None
+    await machine.host.run(machine.broker.node.metadata.change_members(change))
+
+
+def voters(machine: Machine) -> tuple[int, ...]:
+    assert machine.broker is not None
+    return machine.broker.node.metadata.quorum.raft.membership.voters

@@ -15,7 +15,7 @@ from millpond.broker.drivers.doorkeeper import Doorkeeper
 from millpond.broker.drivers.followers import Followers
 from millpond.broker.drivers.life import BrokerLife
 from millpond.broker.drivers.links import Identity, Links
-from millpond.broker.drivers.metadata import MetadataLog, ask_nobody
+from millpond.broker.drivers.metadata import MetadataLog
 from millpond.broker.drivers.partitions import PartitionTable
 from millpond.broker.drivers.quorum import Quorum
 from millpond.broker.drivers.quorum_store import QuorumStore
@@ -72,7 +72,9 @@ class Parts:
         send = _nobody if links is None else links.send
         quorum = Quorum(node_id, store, quorum_settings(configs), rng, send=send, on_error=on_error)
         await _check_founders(settings, quorum)
-        metadata = MetadataLog(quorum, rng, ask=ask_nobody if links is None else links.ask)
+        metadata = MetadataLog(quorum, rng)
+        if links is not None:
+            metadata = MetadataLog(quorum, rng, ask=links.ask, ask_members=links.change_members)
         metadata.on_unclean = _tell_unclean
         life = _life(settings, metadata, links, directory_id, on_error)
         partitions = PartitionTable(

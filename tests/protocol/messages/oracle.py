@@ -139,6 +139,8 @@ class Maker:
                 return self.message(field.of, version)  # type: ignore[arg-type]
             case Kind.BOOLEAN:
                 return rng.random() < 0.5
+            case Kind.UINT16:
+                return rng.randrange(2**16)
             case Kind.UUID:
                 return rng.randbytes(16)
             case Kind.STRING:

@@ -69,7 +69,10 @@ class Controller:
     def heartbeat(self, broker: int, *, epoch: int) -> Pulse:
         if self._sessions is None or not self._quorum.holds_lease():
             return Pulse.NOT_CONTROLLER
-        return _PULSES[self._sessions.heard(broker, epoch=epoch, now=self._now_ms())]
+        heard = self._sessions.heard(broker, epoch=epoch, now=self._now_ms())
+        if heard is Heard.RENEWED:
+            self.welcome(broker)  # one that no longer votes still needs the log
+        return _PULSES[heard]
 
     def welcome(self, broker: int) -> None:
         """Sends a broker the log from now on, if it is not a member yet. It counts for no majority."""

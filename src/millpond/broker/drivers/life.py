@@ -163,13 +163,20 @@ class BrokerLife:
         except TimeoutError:
             pass
 
+    async def _ask_for_the_log(self, links: Links) -> None:
+        """A broker that was taken out of the quorum is told of nothing any more, until it is sent the log again."""
+        others = [each.broker for each in self._metadata.image.live_brokers() if each.broker != self._node_id]
+        await links.introduce(others, (self._endpoints[0].host, self._endpoints[0].port))
+
     async def _beat(self, links: Links) -> bool:
         """Whether the controller knows that this broker is alive."""
-        if not self._is_registered():
+        if not self._is_registered() and self._quorum.leader is not None:
             await self.register(self._endpoints)
         if self._quorum.is_controller:
             return True
         controller, term, sent_at = self._quorum.leader, self._quorum.raft.term, self._loop.time()
+        if controller is None and self._node_id not in self._quorum.raft.membership.nodes:
+            await self._ask_for_the_log(links)
         if controller is None or controller == self._node_id:
             return False
         until = sent_at + self._session_seconds / 2

@@ -19,13 +19,21 @@ from millpond.broker.drivers.quorum import Accepted, Conflict, NotController, Ou
 from millpond.core.cluster.handshake import NONCE_BYTES, Handshake, Side
 from millpond.core.metadata.changes import Change, encode_change
 from millpond.core.raft.encoding import encode_message
+from millpond.core.raft.membership import PromoteLearner, RemoveNode
 from millpond.core.raft.messages import Message as RaftMessage
+from millpond.core.raft.output import Reason
 from millpond.model.errors import MalformedMessage
 from millpond.model.limits import MIB
 from millpond.model.ports import Buffer, Rng
 from millpond.net.client import ClientConnection, open_connection
 from millpond.protocol.messages import propose_change
 from millpond.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from millpond.protocol.messages.change_members import (
+    PROMOTE,
+    REMOVE,
+    ChangeMembersRequest,
+    ChangeMembersResponse,
+)
 from millpond.protocol.messages.compiler import decode, is_flexible
 from millpond.protocol.messages.fetch import FetchRequest, FetchResponse
 from millpond.protocol.messages.fields import Message
@@ -332,6 +340,16 @@ class Links:
         try:
             return await self._link(controller, Purpose.HEARTBEATS).request(request, BrokerHeartbeatResponse, until)
         except (Unanswered, MalformedMessage):
+            return None
+
+    async def change_members(self, controller: int, change: PromoteLearner | RemoveNode, until: float) -> Reason | None:
+        """Why not; None where it has begun, or nobody knows."""
+        kind = PROMOTE if isinstance(change, PromoteLearner) else REMOVE
+        request = ChangeMembersRequest(change=kind, node=change.node)
+        try:
+            answer = await self._link(controller, Purpose.CHANGES).request(request, ChangeMembersResponse, until)
+            return Reason[answer.refusal] if answer.refusal else None
+        except (Unanswered, MalformedMessage, KeyError):
             return None
 
     async def introduce(self, brokers: Collection[int], at: tuple[str, int]) -> None:

@@ -51,6 +51,7 @@ class Kind(Enum):
 
     INT8 = "b"
     INT16 = "h"
+    UINT16 = "H"
     INT32 = "i"
     INT64 = "q"
     BOOLEAN = "?"
@@ -65,7 +66,7 @@ class Kind(Enum):
         return self in _FIXED
 
 
-_FIXED: Final = frozenset({Kind.INT8, Kind.INT16, Kind.INT32, Kind.INT64, Kind.BOOLEAN, Kind.UUID})
+_FIXED: Final = frozenset({Kind.INT8, Kind.INT16, Kind.UINT16, Kind.INT32, Kind.INT64, Kind.BOOLEAN, Kind.UUID})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -114,6 +115,10 @@ def int8(*, since: int = 0, until: int | None = None, tag: int | None = None, de
 
 def int16(*, since: int = 0, until: int | None = None, tag: int | None = None, default: int = 0) -> int:
     return _field(Kind.INT16, since=since, until=until, tag=tag, default=default)
+
+
+def uint16(*, since: int = 0, until: int | None = None, tag: int | None = None, default: int = 0) -> int:
+    return _field(Kind.UINT16, since=since, until=until, tag=tag, default=default)
 
 
 def int32(*, since: int = 0, until: int | None = None, tag: int | None = None, default: int = 0) -> int:
