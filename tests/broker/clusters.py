@@ -103,6 +103,12 @@ class SimCluster:
         self.peers = {node_id: (f"m{node_id}", PORT) for node_id in range(1, size + 1)}
         self.machines = {node_id: Machine(self, node_id) for node_id in self.peers}
 
+    def add(self) -> Machine:
+        """A machine for a broker that is not among the founders."""
+        node_id = len(self.machines) + 1
+        self.machines[node_id] = Machine(self, node_id)
+        return self.machines[node_id]
+
     def __getitem__(self, node_id: int) -> Machine:
         return self.machines[node_id]
 

@@ -5,11 +5,16 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import pytest
 
+from millpond.broker.operations.delete_records import delete_records
 from millpond.core.metadata.commands import ALL_BROKERS, NO_LEADER, SetTopicConfigs
 from millpond.core.metadata.decisions import Refused
+from millpond.core.metadata.elections import unregister_broker
 from millpond.core.metadata.image import Partition as PartitionFacts
 from millpond.core.metadata.reassignments import Reassign, reassign
-from millpond.model.ids import TopicPartition
+from millpond.core.raft.membership import PromoteLearner, RemoveNode
+from millpond.model.errors import InvalidRequest
+from millpond.model.ids import Offset, TopicPartition
+from millpond.storage.log import Log
 from millpond.testing import Simulation, simulate
 from tests.broker.clusters import Machine, SimCluster
 from tests.broker.test_replication import AT, isr_of, leader_of, send, unique, until, values_on
@@ -223,3 +228,121 @@ async def test_a_movement_is_throttled_shown_and_can_be_cancelled(cluster: SimCl
     await move(cluster, after)
     await until(lambda: all(facts(each).replicas == (after,) and not facts(each).moving for each in cluster.up))
     assert unique(values_on(cluster[after])) == [b"%d" % number for number in range(20)]
+
+
+# Members
+
+
+@with_brokers(seeds=3)
+async def test_a_broker_that_is_no_founder_joins_keeps_partitions_and_is_removed_again(cluster: SimCluster) -> None:
+    await make_topic(cluster, replication=1)
+    for number in range(5):
+        await send(cluster, b"%d" % number)
+    fourth = cluster.add()
+    await fourth.start()
+    await until(lambda: all(each.broker and each.broker.node.image.is_live(4) for each in cluster.up))
+    (first,) = facts(cluster[1]).replicas
+    await move(cluster, 4)
+    await until(lambda: all(facts(each).replicas == (4,) and not facts(each).moving for each in cluster.up))
+    await send(cluster, b"on the new one")
+    assert unique(values_on(fourth)) == [*(b"%d" % number for number in range(5)), b"on the new one"]
+    await fourth.stop()
+    await fourth.start()
+    await until(lambda: facts(cluster[1]).leader == 4)
+    await move(cluster, first)
+    await until(lambda: all(facts(each).replicas == (first,) and not facts(each).moving for each in cluster.up))
+    await fourth.stop()
+    assert not await forget(cluster, 4), "it is up, as far as is known"
+    await until(lambda: all(each.broker and not each.broker.node.image.is_live(4) for each in cluster.up))
+    assert await forget(cluster, 4)
+    controller = cluster.controller()
+    assert controller is not None
+    assert controller.broker is not None
+    raft = controller.broker.node.metadata.quorum.raft
+    await until(lambda: raft.membership.nodes == (1, 2, 3))
+
+
+async def forget(cluster: SimCluster, broker_id: int) -> bool:
+    broker = cluster[1].broker
+    assert broker is not None
+    decision = await cluster[1].host.run(broker.node.metadata.decide(lambda image: unregister_broker(image, broker_id)))
+    return not isinstance(decision.answers[0], Refused)
+
+
+# What a log lost
+
+
+@with_brokers(seeds=3, configs={"millpond.flush": "none", "broker.session.timeout.ms": "60000"})
+async def test_a_power_cut_takes_nothing_that_other_replicas_have_even_where_nobody_waits_for_the_disk(
+    cluster: SimCluster,
+) -> None:
+    await make_topic(cluster)
+    sent: list[bytes] = []
+    for round_ in range(3):
+        for number in range(5):
+            sent.append(b"%d.%d" % (round_, number))
+            await send(cluster, sent[-1])
+        lost = leader_of(cluster)
+        assert lost is not None
+        lost.cut_power()
+        await lost.start()
+        await until(lambda: leader_of(cluster) is not None and isr_of(cluster) == {1, 2, 3})
+    await until(lambda: all(unique(values_on(each)) == sent for each in cluster.up))
+
+
+@with_brokers(seeds=3)
+async def test_a_follower_that_ends_before_its_leader_begins_starts_anew(cluster: SimCluster) -> None:
+    await make_topic(cluster)
+    await send(cluster, b"long ago")
+    leader = leader_of(cluster)
+    assert leader is not None
+    late = next(each for each in cluster.up if each is not leader)
+    late.cut_power()
+    await until(lambda: isr_of(cluster) == {each.node_id for each in cluster.up})
+    for number in range(5):
+        await send(cluster, b"%d" % number)
+    leader = leader_of(cluster)
+    assert leader is not None
+    assert leader.broker is not None
+    partition = leader.broker.node.partitions.named(*AT)
+    assert partition is not None
+    start = await leader.host.run(delete_records(partition, Offset(partition.high_watermark - 2)))
+    await late.start()
+    await until(lambda: isr_of(cluster) == {1, 2, 3})
+    await send(cluster, b"after")
+    await until(lambda: all(values_on(each) == values_on(cluster[1]) for each in cluster.up))
+    assert values_on(late)[:2] == [b"3", b"4"]
+    assert all(log_of(each).start_offset == start for each in cluster.up)
+
+
+def log_of(machine: Machine) -> Log:
+    assert machine.broker is not None
+    partition = machine.broker.node.partitions.named(*AT)
+    assert partition is not None
+    return partition.log
+
+
+@with_brokers(seeds=3)
+async def test_a_broker_that_joined_votes_when_asked_and_can_stop_to(cluster: SimCluster) -> None:
+    fourth = cluster.add()
+    await fourth.start()
+    await asked(cluster[1], PromoteLearner(4))
+    await until(lambda: all(voters(each) == (1, 2, 3, 4) for each in cluster.up))
+    controller = cluster.controller()
+    assert controller is not None
+    await asked(fourth, RemoveNode(controller.node_id))
+    rest = tuple(each for each in cluster.machines if each != controller.node_id)
+    await until(lambda: all(voters(each) == rest for each in cluster.up))
+    assert await controller.create_topic("through-one-that-does-not-vote")
+    with pytest.raises(InvalidRequest):
+        await asked(cluster[1], PromoteLearner(9))
+
+
+async def asked(machine: Machine, change: PromoteLearner | RemoveNode) -> None:
+    assert machine.broker is not None
+    await machine.host.run(machine.broker.node.metadata.change_members(change))
+
+
+def voters(machine: Machine) -> tuple[int, ...]:
+    assert machine.broker is not None
+    return machine.broker.node.metadata.quorum.raft.membership.voters

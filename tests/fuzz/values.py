@@ -187,6 +187,8 @@ class RequestMaker:
         match field.kind:
             case Kind.BOOLEAN:
                 return rng.random() < 0.5
+            case Kind.UINT16:
+                return rng.choice((0, 1, 2**16 - 1, rng.randrange(2**16)))
             case Kind.UUID:
                 return rng.choice((bytes(16), b"\xff" * 16, bytes(15) + b"\1", rng.randbytes(16)))
             case Kind.STRING:
@@ -206,6 +208,8 @@ class RequestMaker:
         match field.kind:
             case Kind.BOOLEAN:
                 return rng.random() < 0.5
+            case Kind.UINT16:
+                return rng.randrange(2**16)
             case Kind.UUID:
                 return rng.choice(list(self._world.topic_ids.values()))
             case Kind.STRING:

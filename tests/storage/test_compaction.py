@@ -237,6 +237,20 @@ def test_a_tombstone_stays_until_the_end_of_its_grace_to_the_millisecond() -> No
     script.process.kill()
 
 
+def test_no_record_goes_because_of_one_that_may_yet_be_cut_off() -> None:
+    script = Script(Process(SimDisk(random.Random(0)), COMPACT))
+    script.append([new(b"old", b"k")])
+    script.seal()
+    script.append([new(b"new", b"k")])
+    script.seal()
+    log = script.process.log
+    script.process.run(log.compact(now_ms=10, until=Offset(1)))
+    assert [record.value for record in records_of(log)] == [b"old", b"new"]
+    script.process.run(log.truncate(Offset(1)))
+    assert table(records_of(log)) == {b"k": b"old"}
+    script.process.kill()
+
+
 def test_merged_neighbours_leave_one_file_that_fits_a_segment() -> None:
     disk = SimDisk(random.Random(0))
     script = Script(Process(disk, COMPACT))

@@ -236,3 +236,13 @@ def test_readers_keep_their_views_of_removed_segments(settings: LogSettings, wor
     assert process.log.start_offset == start
     process.close()
     assert all(view == copy for view, copy in zip(views, copies, strict=True))
+
+
+def test_nothing_goes_that_ends_above_what_all_replicas_have() -> None:
+    disk, process = filled(LogSettings(segment_bytes=1024, retention_ms=10))
+    process.run(process.log.upkeep(now_ms=1000, until=Offset(8)))
+    assert process.log.start_offset == 6
+    process.run(process.log.upkeep(now_ms=1000, until=Offset(BATCHES)))
+    assert process.log.start_offset == BATCHES
+    check_files(disk, process.log)
+    process.kill()

@@ -106,9 +106,9 @@ class Broker:
         server = FrameServer(dispatcher.handle, network_limits(settings), on_error=lambda error, _: on_error(error))
         try:
             await server.start(settings.host, settings.port)
-            await parts.join()
-            node = _node(settings, parts.metadata, parts.partitions, clock, rng, on_error)
             host, port = settings.advertised_host or settings.host, settings.advertised_port or server.port
+            await parts.join(settings.peers.keys(), (host, port))
+            node = _node(settings, parts.metadata, parts.partitions, clock, rng, on_error)
             await parts.register((Endpoint("PLAINTEXT", host, port),))
         except BaseException:
             # What was opened is closed in order, so that the next start finds it so.

@@ -41,7 +41,8 @@ class BrokerSettings:
     configs: Mapping[str, str] = field(default_factory=dict)
     """Kafka's broker settings by name, such as `num.partitions`."""
     peers: Mapping[int, tuple[str, int]] = field(default_factory=dict)
-    """The brokers that found the cluster, this one among them, by node id: host and port. Empty for one alone."""
+    """The brokers that found the cluster, by node id: host and port. One that is not among them joins it. Empty for one
+    alone."""
     cluster_secret: bytes = field(default=b"", repr=False)
     """What all brokers of a cluster know, and nobody else; needed where there are peers."""
 
@@ -50,11 +51,6 @@ def check_cluster(settings: BrokerSettings) -> None:
     """What has to fit together for a broker that has peers."""
     if not settings.peers:
         return
-    if settings.node_id not in settings.peers:
-        raise InvalidSetting(
-            f"peers names brokers {sorted(settings.peers)}, and node-id is {settings.node_id}; add this broker to "
-            "peers with the address the others reach it at, or correct its node-id"
-        )
     if len(settings.cluster_secret) < SECRET_BYTES_MIN:
         raise InvalidSetting(
             f"cluster-secret has {len(settings.cluster_secret)} bytes; a broker with peers needs at least "

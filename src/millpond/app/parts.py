@@ -4,7 +4,7 @@ cluster.
 Driven by broker.py.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from millpond.broker.drivers.doorkeeper import Doorkeeper
 from millpond.broker.drivers.followers import Followers
 from millpond.broker.drivers.life import BrokerLife
 from millpond.broker.drivers.links import Identity, Links
-from millpond.broker.drivers.metadata import MetadataLog, ask_nobody
+from millpond.broker.drivers.metadata import MetadataLog
 from millpond.broker.drivers.partitions import PartitionTable
 from millpond.broker.drivers.quorum import Quorum
 from millpond.broker.drivers.quorum_store import QuorumStore
@@ -67,11 +67,14 @@ class Parts:
         )
         links: Links | None = None
         if settings.peers:
-            links = Links(identity, rng, address_of=lambda broker: _address(broker, settings, quorum.image))
+            links = Links(identity, rng, address_of=lambda broker: _address(broker, settings, told, quorum.image))
+            told = links.told
         send = _nobody if links is None else links.send
         quorum = Quorum(node_id, store, quorum_settings(configs), rng, send=send, on_error=on_error)
         await _check_founders(settings, quorum)
-        metadata = MetadataLog(quorum, rng, ask=ask_nobody if links is None else links.ask)
+        metadata = MetadataLog(quorum, rng)
+        if links is not None:
+            metadata = MetadataLog(quorum, rng, ask=links.ask, ask_members=links.change_members)
         metadata.on_unclean = _tell_unclean
         life = _life(settings, metadata, links, directory_id, on_error)
         partitions = PartitionTable(
@@ -105,12 +108,17 @@ class Parts:
             configs=configs,
         )
 
-    async def join(self) -> None:
-        """Returns when the image is the cluster's, and what this broker leads by it is open."""
+    async def join(self, founders: Collection[int], at: tuple[str, int]) -> None:
+        """Returns when the image is the cluster's, and what this broker leads by it is open.
+
+        One that is not among the founders tells them where it is until it is sent the log.
+        """
         quorum = self.metadata.quorum
         quorum.start()
         while not quorum.is_caught_up:
             self._require_welcome()
+            if self.cluster is not None and quorum.raft.node_id not in founders:
+                await self.cluster.links.introduce(founders, at)
             await self.metadata.wait_progress()
         self.metadata.listen(self.partitions.follow)
         self.partitions.follow(EMPTY, self.metadata.image)
@@ -120,7 +128,7 @@ class Parts:
         """However long it takes: without a majority there is nothing to serve."""
         while True:
             try:
-                await self.life.register(endpoints)
+                await self.life.register(endpoints, doubtful=self.partitions.doubtful())
                 if self.cluster is not None:
                     await self.metadata.submit(lambda image: agree(image, self.configs))
                 return
@@ -212,10 +220,14 @@ def _nobody(messages: Sequence[Message]) -> None:
     assert not messages, "a broker that is alone has nobody to talk to"
 
 
-def _address(broker: int, settings: BrokerSettings, image: Image) -> tuple[str, int] | None:
-    """As the settings say, else as the broker itself said when it registered."""
+def _address(
+    broker: int, settings: BrokerSettings, told: Mapping[int, tuple[str, int]], image: Image
+) -> tuple[str, int] | None:
+    """As the settings say, else as the broker itself said when it joined, or when it registered."""
     if broker in settings.peers:
         return settings.peers[broker]
+    if broker in told:
+        return told[broker]
     known = image.brokers.get(broker)
     return (known.endpoints[0].host, known.endpoints[0].port) if known is not None else None
 

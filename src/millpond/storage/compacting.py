@@ -46,9 +46,9 @@ class Compacted(Protocol):
     async def off_loop(self, work: Callable[[], None]) -> None: ...
 
 
-async def compact_once(log: Compacted, now_ms: int) -> None:
+async def compact_once(log: Compacted, now_ms: int, until: Offset | None = None) -> None:
     facts, cleaned_to = log.segments.facts(), log.checkpoint.cleaned_to
-    synced_to = log.checkpoint.recovery_point
+    synced_to = log.checkpoint.recovery_point if until is None else min(until, log.checkpoint.recovery_point)
     count = cleanable_segments(facts, log.settings, cleaned_to=cleaned_to, synced_to=synced_to, now_ms=now_ms)
     if count:
         await _compact(log, log.segments.first(count), facts[:count], now_ms)

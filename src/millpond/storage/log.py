@@ -417,13 +417,19 @@ class Log:
         await self._move_start(offset)
         await self._remove_forgotten()
 
-    async def upkeep(self, *, now_ms: int) -> None:
-        """Rolls a segment that is old enough and removes those that have had their time. Called now and then."""
+    async def upkeep(self, *, now_ms: int, until: Offset | None = None) -> None:
+        """Rolls a segment that is old enough and removes those that have had their time. Called now and then.
+
+        Nothing is removed that ends above `until`: what other replicas lack may yet be cut off again.
+        """
         self._require_open()
         self.producers.expire(before=TimestampMs(now_ms - self.settings.producer_expiry_ms))
         if self.segments.active.size and self._age_ms(now_ms) >= self.settings.segment_ms:
             self._roll_now()
-        expired = expired_segments(self.segments.facts(), self.settings, start_offset=self.start_offset, now_ms=now_ms)
+        facts = self.segments.facts()
+        expired = expired_segments(facts, self.settings, start_offset=self.start_offset, now_ms=now_ms)
+        while until is not None and expired and facts[expired - 1].next_offset > until:
+            expired -= 1
         if expired == len(self.segments):
             self._roll_now()
         if expired:
@@ -496,13 +502,16 @@ class Log:
         self.filesystem.sync_directory(self.directory)
         write_document(self.filesystem, self.directory, LEADER_EPOCHS, epochs)
 
-    async def compact(self, *, now_ms: int) -> None:
-        """One pass, where it is worth one. Reading and writing happen in a thread; appends and reads go on."""
+    async def compact(self, *, now_ms: int, until: Offset | None = None) -> None:
+        """One pass, where it is worth one. Reading and writing happen in a thread; appends and reads go on.
+
+        Nothing goes because of a record at `until` or above, which may yet be cut off again.
+        """
         self._require_open()
         if self.settings.compact and not self._is_compacting:
             self._is_compacting = True
             try:
-                await compact_once(self, now_ms)
+                await compact_once(self, now_ms, until)
             finally:
                 self._is_compacting = False
 

@@ -208,3 +208,14 @@ def test_a_leader_is_found_when_the_topic_comes_to_allow_it() -> None:
     allow = AlterConfigs(target="t", items=(ConfigItem("unclean.leader.election.enable", "true"),))
     image = after(image, alter_configs(image, [allow], static=STATIC).commands)
     assert partition(after(image, elect_leaderless(image))).leader == 2
+
+
+def test_a_broker_that_may_have_lost_the_end_of_a_log_leads_it_only_where_nobody_else_could() -> None:
+    image = three_brokers(1, 2, 3)
+    doubtful = {(image.topics["t"].topic_id, 0)}
+    at = (Endpoint("P", "h", 1),)
+    found = partition(after(image, register_broker(image, 1, endpoints=at, doubtful=doubtful)))
+    assert (found.leader, found.isr, found.elr) == (2, (2, 3), ())
+    alone = three_brokers(1)
+    doubtful = {(alone.topics["t"].topic_id, 0)}
+    assert partition(after(alone, register_broker(alone, 1, endpoints=at, doubtful=doubtful))).leader == 1

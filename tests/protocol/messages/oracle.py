@@ -139,6 +139,8 @@ class Maker:
                 return self.message(field.of, version)  # type: ignore[arg-type]
             case Kind.BOOLEAN:
                 return rng.random() < 0.5
+            case Kind.UINT16:
+                return rng.randrange(2**16)
             case Kind.UUID:
                 return rng.randbytes(16)
             case Kind.STRING:
@@ -149,8 +151,6 @@ class Maker:
                 return memoryview(rng.randbytes(rng.choice((0, 70, 5000, 20_000))))
         if field.name.endswith("error_code"):
             return rng.choice(ERROR_CODES)
-        if field.kind is Kind.UINT16:
-            return rng.choice((0, rng.randrange(2**16)))
         bits = INT_BITS[field.kind]
         if field.name.endswith("_ms"):
             # kio keeps stamps and durations in Python's types, which end before 64 bits do.

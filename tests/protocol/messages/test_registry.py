@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from millpond.protocol.messages import (
+    add_raft_voter,
     alter_configs,
     alter_partition_reassignments,
     api_versions,
@@ -41,6 +42,7 @@ from millpond.protocol.messages import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    remove_raft_voter,
     sasl_authenticate,
     sasl_handshake,
     sync_group,
@@ -63,6 +65,7 @@ MODULES = [
     *(find_coordinator, heartbeat, incremental_alter_configs, init_producer_id, join_group, leave_group),
     *(list_config_resources, list_groups, list_offsets, metadata, offset_commit, offset_delete, offset_fetch),
     *(offset_for_leader_epoch, produce, sasl_authenticate, sasl_handshake, sync_group),
+    *(add_raft_voter, remove_raft_voter),
     *(alter_partition_reassignments, list_partition_reassignments, unregister_broker),
 ]
 

@@ -17,6 +17,7 @@ from millpond.broker.drivers.metadata import MetadataLog
 from millpond.core.metadata.commands import Command
 from millpond.core.metadata.elections import fence_broker
 from millpond.core.metadata.image import Image, apply_all
+from millpond.core.raft.membership import AddLearner, RemoveNode
 from millpond.core.replication.lease import Heard, Sessions
 from millpond.model.errors import MillpondError
 
@@ -68,7 +69,15 @@ class Controller:
     def heartbeat(self, broker: int, *, epoch: int) -> Pulse:
         if self._sessions is None or not self._quorum.holds_lease():
             return Pulse.NOT_CONTROLLER
-        return _PULSES[self._sessions.heard(broker, epoch=epoch, now=self._now_ms())]
+        heard = self._sessions.heard(broker, epoch=epoch, now=self._now_ms())
+        if heard is Heard.RENEWED:
+            self.welcome(broker)  # one that no longer votes still needs the log
+        return _PULSES[heard]
+
+    def welcome(self, broker: int) -> None:
+        """Sends a broker the log from now on, if it is not a member yet. It counts for no majority."""
+        if self._sessions is not None and broker not in self._quorum.raft.membership.nodes:
+            self._quorum.change_membership(AddLearner(broker))
 
     def _now_ms(self) -> int:
         return int(self._loop.time() * 1000)
@@ -96,6 +105,9 @@ class Controller:
         if self._sessions is not None and before.brokers is not after.brokers:
             self._sessions.follow(_live(after), own=self._node_id, now=self._now_ms())
             self._set_timer()
+            for broker in before.brokers.keys() - after.brokers.keys():
+                if broker in self._quorum.raft.membership.learners:
+                    self._loop.call_soon(self._quorum.change_membership, RemoveNode(broker))
 
     def _set_timer(self) -> None:
         if self._timer is not None:

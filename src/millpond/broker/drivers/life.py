@@ -7,7 +7,7 @@ Driven by app, which starts and cancels it, and by quorum.py (roles).
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from millpond.broker.drivers.links import Links
 from millpond.broker.drivers.metadata import MetadataLog
@@ -51,6 +51,7 @@ class BrokerLife:
         self._on_error = on_error
         self._loop = asyncio.get_running_loop()
         self._endpoints: tuple[Endpoint, ...] = ()
+        self._doubtful: Collection[tuple[bytes, int]] = ()
         self._lease = Lease(session_ms=session_ms)
         self._roles_changed = asyncio.Event()
         self._directory_id = directory_id
@@ -79,15 +80,24 @@ class BrokerLife:
         known = self._metadata.image.brokers.get(self._node_id)
         return known is not None and not known.fenced and known.epoch == self.epoch
 
-    async def register(self, endpoints: tuple[Endpoint, ...]) -> None:
-        """Returns when a majority knows that this broker is up, and where."""
+    async def register(self, endpoints: tuple[Endpoint, ...], *, doubtful: Collection[tuple[bytes, int]] = ()) -> None:
+        """Returns when a majority knows that this broker is up, and where.
+
+        When it starts, `doubtful` are the partitions whose log may have lost its end with the last stop.
+        """
         self._endpoints = endpoints
+        self._doubtful = doubtful
         await self._metadata.submit(self._registration)
         self.epoch = self._metadata.image.brokers[self._node_id].epoch
 
     def _registration(self, image: Image) -> Sequence[Command]:
         commands = register_broker(
-            image, self._node_id, endpoints=self._endpoints, rack=self._rack, directory_id=self._directory_id
+            image,
+            self._node_id,
+            endpoints=self._endpoints,
+            rack=self._rack,
+            directory_id=self._directory_id,
+            doubtful=self._doubtful,
         )
         self._epochs |= {each.epoch for each in commands if isinstance(each, RegisterBroker)}
         return commands
@@ -153,13 +163,20 @@ class BrokerLife:
         except TimeoutError:
             pass
 
+    async def _ask_for_the_log(self, links: Links) -> None:
+        """A broker that was taken out of the quorum is told of nothing any more, until it is sent the log again."""
+        others = [each.broker for each in self._metadata.image.live_brokers() if each.broker != self._node_id]
+        await links.introduce(others, (self._endpoints[0].host, self._endpoints[0].port))
+
     async def _beat(self, links: Links) -> bool:
         """Whether the controller knows that this broker is alive."""
-        if not self._is_registered():
+        if not self._is_registered() and self._quorum.leader is not None:
             await self.register(self._endpoints)
         if self._quorum.is_controller:
             return True
         controller, term, sent_at = self._quorum.leader, self._quorum.raft.term, self._loop.time()
+        if controller is None and self._node_id not in self._quorum.raft.membership.nodes:
+            await self._ask_for_the_log(links)
         if controller is None or controller == self._node_id:
             return False
         until = sent_at + self._session_seconds / 2

@@ -10,7 +10,7 @@ Driven by quorum.py, metadata.py and life.py.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeVar
@@ -19,13 +19,21 @@ from millpond.broker.drivers.quorum import Accepted, Conflict, NotController, Ou
 from millpond.core.cluster.handshake import NONCE_BYTES, Handshake, Side
 from millpond.core.metadata.changes import Change, encode_change
 from millpond.core.raft.encoding import encode_message
+from millpond.core.raft.membership import PromoteLearner, RemoveNode
 from millpond.core.raft.messages import Message as RaftMessage
+from millpond.core.raft.output import Reason
 from millpond.model.errors import MalformedMessage
 from millpond.model.limits import MIB
 from millpond.model.ports import Buffer, Rng
 from millpond.net.client import ClientConnection, open_connection
 from millpond.protocol.messages import propose_change
 from millpond.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from millpond.protocol.messages.change_members import (
+    PROMOTE,
+    REMOVE,
+    ChangeMembersRequest,
+    ChangeMembersResponse,
+)
 from millpond.protocol.messages.compiler import decode, is_flexible
 from millpond.protocol.messages.fetch import FetchRequest, FetchResponse
 from millpond.protocol.messages.fields import Message
@@ -280,6 +288,8 @@ class Links:
         self._links: dict[tuple[int, Purpose], Link] = {}
         self.refusals: dict[int, RefusedByPeer] = {}
         """Brokers that do not want this one, and why."""
+        self.told: dict[int, tuple[str, int]] = {}
+        """Where brokers that join said they are reached, before the metadata says it."""
 
     def _link(self, to: int, purpose: Purpose) -> Link:
         link = self._links.get((to, purpose))
@@ -326,13 +336,34 @@ class Links:
             case _:
                 return NotController(answer.leader if answer.leader >= 0 else None)
 
-    async def heartbeat(self, controller: int, *, broker_epoch: int, until: float) -> BrokerHeartbeatResponse | None:
-        """None where no answer came."""
-        request = BrokerHeartbeatRequest(broker_epoch=broker_epoch, directory_id=self._identity.directory_id)
+    async def heartbeat(
+        self, controller: int, *, broker_epoch: int, until: float, at: tuple[str, int] = ("", 0)
+    ) -> BrokerHeartbeatResponse | None:
+        """None where no answer came. `at` is where this broker is reached, if that has to be told."""
+        host, port = at
+        request = BrokerHeartbeatRequest(
+            broker_epoch=broker_epoch, directory_id=self._identity.directory_id, host=host, port=port
+        )
         try:
             return await self._link(controller, Purpose.HEARTBEATS).request(request, BrokerHeartbeatResponse, until)
         except (Unanswered, MalformedMessage):
             return None
+
+    async def change_members(self, controller: int, change: PromoteLearner | RemoveNode, until: float) -> Reason | None:
+        """Why not; None where it has begun, or nobody knows."""
+        kind = PROMOTE if isinstance(change, PromoteLearner) else REMOVE
+        request = ChangeMembersRequest(change=kind, node=change.node)
+        try:
+            answer = await self._link(controller, Purpose.CHANGES).request(request, ChangeMembersResponse, until)
+            return Reason[answer.refusal] if answer.refusal else None
+        except (Unanswered, MalformedMessage, KeyError):
+            return None
+
+    async def introduce(self, brokers: Collection[int], at: tuple[str, int]) -> None:
+        """Tells them where this broker is reached. One of them, or whom they know, is the controller."""
+        until = self._loop.time() + ANSWER_SECONDS
+        tellings = (self.heartbeat(each, broker_epoch=-1, until=until, at=at) for each in brokers)
+        await asyncio.gather(*tellings)
 
     async def fetch(self, leader: int, request: FetchRequest) -> FetchResponse | None:
         """None where no answer came."""

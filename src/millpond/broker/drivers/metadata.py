@@ -20,7 +20,9 @@ from millpond.core.metadata.commands import Command
 from millpond.core.metadata.decisions import Decision
 from millpond.core.metadata.elections import unclean
 from millpond.core.metadata.image import Image
-from millpond.model.errors import ControllerUnavailable
+from millpond.core.raft.membership import PromoteLearner, RemoveNode
+from millpond.core.raft.output import Reason, Role
+from millpond.model.errors import ControllerUnavailable, InvalidRequest
 from millpond.model.ids import TopicPartition
 from millpond.model.ports import Rng
 
@@ -32,11 +34,20 @@ PAUSE_SECONDS_MAX = 0.2
 Answer = TypeVar("Answer")
 Ask = Callable[[int, Change, float], Awaitable[Outcome]]
 """Hands a change to the controller on another broker, and gives up at a time; raises nothing."""
+AskMembers = Callable[[int, PromoteLearner | RemoveNode, float], Awaitable[Reason | None]]
+"""The same for a change of who votes; says why not."""
+
+_FINAL = (Reason.NO_SUCH_NODE, Reason.LAST_VOTER, Reason.TOO_MANY_MEMBERS)
 
 
 async def ask_nobody(controller: int, change: Change, until: float) -> Outcome:
     """For a broker that is alone."""
     return NotController(None)
+
+
+async def change_nothing(controller: int, change: PromoteLearner | RemoveNode, until: float) -> Reason | None:
+    """For a broker that is alone."""
+    return Reason.NO_SUCH_NODE
 
 
 def _say_nothing(lost: list[TopicPartition]) -> None:
@@ -51,10 +62,13 @@ class _Attempt(Generic[Answer]):
 
 
 class MetadataLog:
-    def __init__(self, quorum: Quorum, rng: Rng, *, ask: Ask = ask_nobody) -> None:
+    def __init__(
+        self, quorum: Quorum, rng: Rng, *, ask: Ask = ask_nobody, ask_members: AskMembers = change_nothing
+    ) -> None:
         self.quorum = quorum
         self._rng = rng
         self._ask = ask
+        self._ask_members = ask_members
         self._loop = asyncio.get_running_loop()
         self._turn = asyncio.Lock()
         self._changes: set[asyncio.Task[Any]] = set()
@@ -171,6 +185,24 @@ class MetadataLog:
             case NotController() | Unheard():
                 pause = self._rng.uniform(PAUSE_SECONDS_MAX / 4, PAUSE_SECONDS_MAX)
                 await quorum.wait_change(min(until, loop.time() + pause))
+
+    async def change_members(self, change: PromoteLearner | RemoveNode) -> None:
+        """Returns when a majority of those who vote then has kept it. Raises InvalidRequest where it cannot be."""
+        quorum, until, has_begun = self.quorum, self._loop.time() + PATIENCE_SECONDS, False
+        while not quorum.has_changed(change):
+            quorum.require_open()
+            if quorum.raft.role is Role.LEADER:
+                refusal = quorum.change_membership(change)
+            elif quorum.leader is not None:
+                refusal = await self._ask_members(quorum.leader, change, until)
+            else:
+                refusal = Reason.NOT_LEADER
+            has_begun = has_begun or refusal is None
+            if refusal in _FINAL and not has_begun:  # else it is done where it was asked, and not seen here yet
+                raise InvalidRequest(f"broker {change.node}: {refusal.value}")
+            if self._loop.time() >= until:
+                raise ControllerUnavailable("the quorum has not changed in time; it may yet: look first")
+            await quorum.wait_change(self._loop.time() + PAUSE_SECONDS_MAX)
 
     async def wait_progress(self) -> None:
         """Returns at the next change of the image or of roles, or after a while; raises where there can be none."""

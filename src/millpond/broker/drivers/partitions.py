@@ -83,6 +83,12 @@ class PartitionTable:
         for error in self._failed.values():
             raise error
 
+    def doubtful(self) -> set[tuple[bytes, int]]:
+        """At start: those whose end may be gone, because nothing waited for the disk when the power went."""
+        return {
+            found for found, each in self._by_id.items() if not each.is_flushed_by_group and not each.log.report.clean
+        }
+
     def open_what_failed(self, image: Image) -> None:
         names = {at.topic for at in self._failed}
         self._failed.clear()

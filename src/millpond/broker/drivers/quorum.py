@@ -16,6 +16,8 @@ from millpond.core.metadata.changes import Change, decode_change, decode_image, 
 from millpond.core.metadata.commands import Command
 from millpond.core.metadata.image import EMPTY, Image, apply_all
 from millpond.core.raft.durable import Entry, EntryKind, Snapshot
+from millpond.core.raft.membership import AddLearner, PromoteLearner, RemoveNode
+from millpond.core.raft.membership import Change as MembershipChange
 from millpond.core.raft.messages import Message
 from millpond.core.raft.output import Persist, Reason, Refused, Role, RoleChanged
 from millpond.core.raft.raft import Raft
@@ -188,6 +190,22 @@ class Quorum:
         self._newest = proposed.index
         self._drain()
         return Accepted(proposed.index, proposed.term)
+
+    def change_membership(self, change: MembershipChange) -> Reason | None:
+        """As the leader: begins it, or says why not. Whoever asked looks at `raft.membership` for the outcome."""
+        refused = self.raft.change_membership(change, self._loop.time())
+        self._drain()
+        return refused.reason if isinstance(refused, Refused) else None
+
+    def has_changed(self, change: MembershipChange) -> bool:
+        """Whether it is so, for good, as far as this broker knows."""
+        log, members = self.raft.log, self.raft.membership
+        is_so = {
+            AddLearner: change.node in members.nodes,
+            PromoteLearner: change.node in members.voters,
+            RemoveNode: change.node not in members.voters,
+        }
+        return log.membership_index <= log.commit and is_so[type(change)]
 
     def transfer(self) -> bool:
         """Hands the leadership to another voter; whether there is one to try it with."""

@@ -26,8 +26,8 @@ async def keep_up(
         partitions.open_what_failed(metadata.image)
         for partition in list(partitions):
             try:
-                await partition.log.upkeep(now_ms=clock.wall_ms())
-                await partition.log.compact(now_ms=clock.wall_ms())
+                await partition.log.upkeep(now_ms=clock.wall_ms(), until=partition.high_watermark)
+                await partition.log.compact(now_ms=clock.wall_ms(), until=partition.high_watermark)
             except LogClosed:
                 continue  # its topic was deleted meanwhile
             except StorageError as error:

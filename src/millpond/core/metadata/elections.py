@@ -7,7 +7,7 @@ restart: what it had not synced may be gone from its log and be in another's.
 Pure. Driven by broker/drivers, and by the operation behind ElectLeaders.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
@@ -54,9 +54,19 @@ class Elected:
 
 
 def register_broker(
-    image: Image, broker: int, *, endpoints: tuple[Endpoint, ...], rack: str | None = None, directory_id: bytes = b""
+    image: Image,
+    broker: int,
+    *,
+    endpoints: tuple[Endpoint, ...],
+    rack: str | None = None,
+    directory_id: bytes = b"",
+    doubtful: Collection[tuple[bytes, int]] = (),
 ) -> tuple[Command, ...]:
-    """When it starts: it is live again, and leads what has no leader and would be led by it."""
+    """When it starts: it is live again, and leads what has no leader and would be led by it.
+
+    `doubtful` are partitions, by topic id and number, whose log may have lost its end: it is in sync with none of them
+    as long as another may have all there is.
+    """
     before = image.brokers.get(broker)
     known = b"" if before is None else before.directory_id
     register = RegisterBroker(
@@ -68,7 +78,10 @@ def register_broker(
     )
     after = apply(register, image)
     lost = _is_lost(image, broker, directory_id)
-    changes = (_on_return(after, topic, number, broker, lost=lost) for topic, number, _ in partitions_of(after))
+    changes = (
+        _on_return(after, topic, number, broker, lost=lost, doubtful=(topic.topic_id, number) in doubtful)
+        for topic, number, _ in partitions_of(after)
+    )
     return (register, *(command for command in changes if command is not None))
 
 
@@ -209,10 +222,13 @@ def _elect(image: Image, kind: Election, at: TopicPartition) -> ChangePartition:
     return led_by(image, topic, at.partition, live[0] if leader == NO_LEADER else leader)
 
 
-def _on_return(image: Image, topic: Topic, number: int, broker: int, *, lost: bool) -> ChangePartition | None:
+def _on_return(
+    image: Image, topic: Topic, number: int, broker: int, *, lost: bool, doubtful: bool
+) -> ChangePartition | None:
     partition = topic.partitions[number]
     if broker not in partition.replicas:
         return None
+    lost = lost or (doubtful and bool({*partition.isr, *partition.elr} - {broker}))
     if lost and broker in (*partition.isr, *partition.elr):
         return _without(image, topic, number, broker, lost=True)
     if partition.leader == broker and len(partition.replicas) > 1:

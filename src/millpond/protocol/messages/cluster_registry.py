@@ -15,6 +15,7 @@ CLUSTER_APIS: Final[dict[int, Api]] = {
         (20002, "RaftMessages", "raft_messages"),
         (20003, "ProposeChange", "propose_change"),
         (20004, "BrokerHeartbeat", "broker_heartbeat"),
+        (20005, "ChangeMembers", "change_members"),
     )
 }
 GREETINGS: Final = frozenset({20000, 20001})

@@ -96,6 +96,8 @@ APIS: Final[dict[int, Api]] = {
         _api(69, "ConsumerGroupDescribe", 0, 1, 0),
         _api(74, "ListConfigResources", 0, 1, 0),
         _api(75, "DescribeTopicPartitions", 0, 0, 0),
+        _api(80, "AddRaftVoter", 0, 1, 0),
+        _api(81, "RemoveRaftVoter", 0, 0, 0),
     )
 }
 """By API key. A broker advertises those of them that it has a handler for."""

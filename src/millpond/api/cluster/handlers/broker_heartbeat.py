@@ -16,6 +16,9 @@ _CODES = {Pulse.ALIVE: ALIVE, Pulse.REGISTER_AGAIN: REGISTER_AGAIN, Pulse.NOT_CO
 
 def answer(cluster: Cluster, request: BrokerHeartbeatRequest, session: Session) -> BrokerHeartbeatResponse:
     assert session.broker is not None
+    if request.host:
+        cluster.links.told[session.broker] = (request.host, request.port)
+        cluster.controller.welcome(session.broker)
     pulse = cluster.controller.heartbeat(session.broker, epoch=request.broker_epoch)
     leader = cluster.quorum.leader
     return BrokerHeartbeatResponse(outcome=_CODES[pulse], leader=-1 if leader is None else leader)
