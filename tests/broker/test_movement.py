@@ -346,3 +346,18 @@ async def asked(machine: Machine, change: PromoteLearner | RemoveNode) -> None:
 def voters(machine: Machine) -> tuple[int, ...]:
     assert machine.broker is not None
     return machine.broker.node.metadata.quorum.raft.membership.voters
+
+
+@with_brokers(4)
+async def test_what_moved_away_while_a_broker_was_down_is_removed_when_it_starts(cluster: SimCluster) -> None:
+    await make_topic(cluster, replication=2)
+    await send(cluster, b"somewhere")
+    first, second = facts(cluster[1]).replicas
+    cluster[second].cut_power()
+    await until(lambda: all(facts(each).isr == (first,) for each in cluster.up))
+    third = next(each.node_id for each in cluster.up if each.node_id != first)
+    await move(cluster, first, third)
+    await until(lambda: all(facts(each).replicas == (first, third) and not facts(each).moving for each in cluster.up))
+    assert cluster[second].disk.exists("data/orders-0")
+    await cluster[second].start()
+    assert not cluster[second].disk.exists("data/orders-0")

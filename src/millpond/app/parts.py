@@ -123,6 +123,7 @@ class Parts:
         self.metadata.listen(self.partitions.follow)
         self.partitions.follow(EMPTY, self.metadata.image)
         self.partitions.require_all()
+        self.partitions.remove_strays(self.metadata.image)
 
     async def register(self, endpoints: tuple[Endpoint, ...]) -> None:
         """However long it takes: without a majority there is nothing to serve."""

@@ -73,7 +73,7 @@ class Settings:
     """Somebody said in so many words that whoever reaches the port may do everything."""
     log_format: LogFormat = LogFormat.TEXT
     peers: Mapping[int, Address] = field(default_factory=dict)
-    """The brokers that found the cluster, this one among them; empty for a broker that is alone."""
+    """The brokers that found the cluster; one that is not among them joins it. Empty for a broker that is alone."""
     cluster_secret: bytes = field(default=b"", repr=False)
     configs: Mapping[str, str] = field(default_factory=dict)
     """Kafka's broker settings by name."""

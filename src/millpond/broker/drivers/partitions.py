@@ -191,8 +191,22 @@ class PartitionTable:
         del self._by_name[partition.at]
         partition.log.abandon()
         partition.follow(partition.leader_epoch)
-        directory = f"{partition.log.directory}.{topic_id.hex()}{REMOVED}"
-        self._filesystem.rename(partition.log.directory, directory)
+        self._put_aside(partition.log.directory, topic_id)
+
+    def remove_strays(self, image: Image) -> None:
+        """At start: what moved to other brokers while this one was down. A topic that nobody knows is left alone."""
+        found = set(self._filesystem.list(self.data_directory))
+        for topic in image.topics.values():
+            for number, facts in enumerate(topic.partitions):
+                name = partition_directory(TopicPartition(topic.name, number))
+                if name in found and self._node_id not in facts.replicas:
+                    directory = f"{self.data_directory}/{name}"
+                    if read_document(self._filesystem, directory, TOPIC_ID) == topic.topic_id.hex():
+                        self._put_aside(directory, topic.topic_id)
+
+    def _put_aside(self, log_directory: str, topic_id: bytes) -> None:
+        directory = f"{log_directory}.{topic_id.hex()}{REMOVED}"
+        self._filesystem.rename(log_directory, directory)
         self._filesystem.sync_directory(self.data_directory)
         removal = asyncio.get_running_loop().create_task(self._remove_files(directory))
         self._removals.add(removal)
