@@ -14,24 +14,16 @@ from bench.measuring import Measurement, Row
 from bench.tables import print_tables, progress
 from bench.workspace import Workspace
 
-SHORT_SESSION = {
-    "broker.session.timeout.ms": "2000",
-    "broker.heartbeat.interval.ms": "400",
-    "replica.lag.time.max.ms": "3000",
-}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
     name: str
     kills: int
-    kills_default: int
     messages: int
     rate_seconds: float
 
 
-FULL = Scale(name="full", kills=30, kills_default=2, messages=500_000, rate_seconds=10.0)
-QUICK = Scale(name="quick", kills=1, kills_default=0, messages=10_000, rate_seconds=1.0)
+FULL = Scale(name="full", kills=30, messages=500_000, rate_seconds=10.0)
+QUICK = Scale(name="quick", kills=1, messages=10_000, rate_seconds=1.0)
 RATE = 10_000
 
 
@@ -41,10 +33,8 @@ def measure(console: Console, place: Workspace, *, quick: bool) -> dict[str, Any
     rows: list[Row] = []
     measurements = [
         Measurement("throughput and latency", lambda: _speed(place, scale)),
-        Measurement(f"{scale.kills} kills, session 2 s; a restart in order", lambda: _short(place, scale)),
+        Measurement(f"{scale.kills} kills, then a restart in order", lambda: _gaps(place, scale)),
     ]
-    if scale.kills_default:
-        measurements.append(Measurement("kills, default session", lambda: _default(place, scale)))
     with progress(console, measurements) as each:
         for measurement in each:
             rows += measurement.run()
@@ -55,9 +45,9 @@ def measure(console: Console, place: Workspace, *, quick: bool) -> dict[str, Any
 
 
 @contextmanager
-def _running(place: Workspace, configs: Mapping[str, str]) -> Iterator[RunningCluster]:
+def _running(place: Workspace) -> Iterator[RunningCluster]:
     with place.directory() as directory:
-        cluster = RunningCluster(directory, configs)
+        cluster = RunningCluster(directory, {})
         try:
             yield cluster
         finally:
@@ -65,21 +55,15 @@ def _running(place: Workspace, configs: Mapping[str, str]) -> Iterator[RunningCl
 
 
 def _speed(place: Workspace, scale: Scale) -> list[Row]:
-    with _running(place, {}) as cluster, place.directory() as directory:
+    with _running(place) as cluster, place.directory() as directory:
         return [
             *producing.at_a_rate(cluster, messages_per_s=RATE, seconds=scale.rate_seconds),
             *producing.batched(cluster, directory, messages=scale.messages),
         ]
 
 
-def _short(place: Workspace, scale: Scale) -> list[Row]:
-    with _running(place, SHORT_SESSION) as cluster:
-        rows = gaps.rows("session 2 s", gaps.failovers(cluster, "kills", kills=scale.kills))
+def _gaps(place: Workspace, scale: Scale) -> list[Row]:
+    with _running(place) as cluster:
+        rows = gaps.rows("as it comes", gaps.failovers(cluster, "kills", kills=scale.kills))
         gap_s = gaps.restart_gap(cluster, "restarts")
-    name = "each broker restarted in order, longest gap, session 2 s"
-    return [*rows, Row(section="failover", name=name, value=gap_s, unit="s")]
-
-
-def _default(place: Workspace, scale: Scale) -> list[Row]:
-    with _running(place, {}) as cluster:
-        return gaps.rows("default session", gaps.failovers(cluster, "kills", kills=scale.kills_default))
+    return [*rows, Row(section="failover", name="each broker restarted in order, longest gap", value=gap_s, unit="s")]

@@ -154,7 +154,7 @@ async def test_a_second_broker_with_a_node_id_that_is_taken_is_refused(cluster: 
     ("changes", "told"),
     [
         ({"cluster_secret": b"short"}, "openssl rand"),
-        ({"configs": {"broker.session.timeout.ms": "900"}}, "two heartbeats"),
+        ({"configs": {"broker.session.timeout.ms": "500"}}, "two heartbeats"),
     ],
 )
 def test_settings_that_do_not_fit_together_are_refused(changes: dict[str, object], told: str) -> None:

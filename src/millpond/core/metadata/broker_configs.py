@@ -86,7 +86,7 @@ _OWN = (
     _own(
         "broker.heartbeat.interval.ms",
         _INT,
-        "2000",
+        "300",
         "How often a broker tells the controller that it is alive.",
         least=1,
         most=3_600_000,
@@ -94,7 +94,7 @@ _OWN = (
     _own(
         "broker.session.timeout.ms",
         _INT,
-        "9000",
+        "2000",
         "How long a broker may be silent before others lead in its place; the same on every broker.",
         least=2,
         most=3_600_000,
