@@ -15,6 +15,7 @@ from millpond.broker.drivers.partition import Partition
 from millpond.broker.drivers.quorum import Outcome, Quorum
 from millpond.broker.drivers.quorum_store import QuorumStore
 from millpond.broker.operations import fetch
+from millpond.core.metadata import partition_changes
 from millpond.core.metadata.changes import Change
 from millpond.core.metadata.internal_topics import CONSUMER_OFFSETS
 from millpond.core.raft.durable import HardState
@@ -154,6 +155,10 @@ def come_into_sync_too_early(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Leading, "_may_come", may_come)
 
 
+def elect_anybody_who_is_up(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(partition_changes, "may_elect_unclean", lambda image, topic: True)
+
+
 # Leases and the controller
 
 
@@ -212,5 +217,6 @@ MUTANTS: tuple[tuple[Mutant, int], ...] = (
     (say_that_metadata_is_kept_before_it_is, 2),
     (take_changes_decided_on_old_images, 0),
     (come_into_sync_too_early, 29),
+    (elect_anybody_who_is_up, 29),
 )
 """And a seed that showed it when it was planted."""

@@ -232,9 +232,9 @@ class World:
 
     # Weather
 
-    def start_client(self, name: str) -> None:
+    def client(self, name: str) -> Client:
         self.programs += 1
-        client = Client(
+        return Client(
             f"{name}.{self.programs}",
             list(self.cluster.peers.values()),
             random.Random(self.rng.getrandbits(64)),
@@ -244,7 +244,9 @@ class World:
             epoch_min=self.epoch_min,
             groups=self.groups,
         )
-        self.sim.host(name).spawn(self.guard(client.run()))
+
+    def start_client(self, name: str) -> None:
+        self.sim.host(name).spawn(self.guard(self.client(name).run()))
 
     async def weather(self) -> None:
         rng, machines = self.rng, list(self.cluster.machines.values())
@@ -396,6 +398,7 @@ class World:
         return unequal
 
     async def read_everything(self) -> None:
+        await self.client("reader").ensure_topics()  # nobody may have lived long enough to make them
         wire = ClusterClient(list(self.cluster.peers.values()), client_id="reader", rng=self.rng)
         for place in range(len(PLACES)):
             self.note(LastEpoch(place, self.epoch_min(place)))

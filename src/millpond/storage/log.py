@@ -376,6 +376,7 @@ class Log:
                     # Half of it may be done, so nobody may read on; the next open finds out which half.
                     failure = self.refuse(error)
                     self.abandon()
+                    self._refusal = failure  # health tells of it, and nobody goes on asking
                     raise failure from error
 
     def _truncate(self, end: Offset) -> None:
