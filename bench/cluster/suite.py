@@ -1,6 +1,6 @@
 """All that is measured of a cluster of three brokers, in order, and how it is shown. Driven by bench/__main__.py."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +13,7 @@ from bench.cluster.cluster import RunningCluster
 from bench.measuring import Measurement, Row
 from bench.tables import print_tables, progress
 from bench.workspace import Workspace
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
