@@ -187,9 +187,11 @@ class World:
             await machine.start()
             self.watch(machine)
             until = self.sim.loop.time() + seconds
-            while not self.is_calm and (self.sim.loop.time() < until or end in ("operation", "moment", "kill")):
+            is_endless = end in ("operation", "moment", "kill")
+            # A host that went down between two steps would begin another life here, without a broker.
+            while host.alive and not self.is_calm and (self.sim.loop.time() < until or is_endless):
                 await host.run(asyncio.sleep(0.5))
-            if not self.is_calm and end == "orderly":
+            if host.alive and not self.is_calm and end == "orderly":
                 await machine.stop()
                 is_orderly = True
         except (HostDown, PowerCut, StorageError):
