@@ -1,4 +1,7 @@
-"""For all tests: what starts processes counts as slow, so that `make check` stays under a minute."""
+"""For all tests: what starts processes counts as slow, and runs one after the other.
+
+So `make check` stays short, and in `make test` no cluster of one test has to wait for the cluster of another.
+"""
 
 from pathlib import Path
 
@@ -12,3 +15,4 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if any(item.path.is_relative_to(folder) for folder in WHOLE_PROCESSES):
             item.add_marker(pytest.mark.slow)
+            item.add_marker(pytest.mark.xdist_group("processes"))

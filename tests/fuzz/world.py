@@ -21,6 +21,7 @@ TOPICS: dict[str, dict[str, str]] = {
 PARTITIONS = 3
 GROUPS = ("fuzz-classic", "fuzz-new", "fuzz-simple")
 REMEMBERED_MAX = 32
+NAME_BYTES_MAX = 10_000
 
 
 class Membership(NamedTuple):
@@ -36,7 +37,9 @@ class World:
         self.producers = deque([(1, 0)], maxlen=REMEMBERED_MAX)
 
     def learn(self, group: str, answer: Any) -> None:  # noqa: ANN401 - any response
-        """`group` is the one that was asked about."""
+        """`group` is the one that was asked about. Names that old versions have no room for are not remembered."""
+        if len(getattr(answer, "member_id", "").encode()) > NAME_BYTES_MAX:
+            return
         if isinstance(answer, JoinGroupResponse) and answer.member_id:
             self.members.append(Membership(group, answer.member_id, answer.generation_id))
         elif isinstance(answer, ConsumerGroupHeartbeatResponse) and answer.member_id:

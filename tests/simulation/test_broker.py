@@ -69,8 +69,8 @@ def test_one_seed_gives_one_trace_in_two_processes() -> None:
 
 
 def _answer_before_it_is_kept(patch: pytest.MonkeyPatch, topic: str) -> None:
-    async def wait_visible(self: Partition, appended: Appended) -> None:
-        kept = asyncio.ensure_future(original(self, appended))
+    async def wait_visible(self: Partition, appended: Appended, *, until: float | None = None) -> None:
+        kept = asyncio.ensure_future(original(self, appended, until=until))
         if self.at.topic != topic:
             await kept
         kept.add_done_callback(lambda kept: kept.cancelled() or kept.exception())

@@ -56,6 +56,7 @@ class BrokerLife:
         self._roles_changed = asyncio.Event()
         self._directory_id = directory_id
         self._rack = rack
+        self._is_handing_over = False
         self._epochs: set[int] = set()
         """That this process has asked for; one of them is, or will be, the image's."""
         self.epoch = -1
@@ -69,7 +70,7 @@ class BrokerLife:
 
     def holds_lease(self) -> bool:
         """Never where this broker has been fenced, even if it is the controller by now."""
-        if not self._is_registered():
+        if self._is_handing_over or not self._is_registered():
             return False
         return self._quorum.holds_lease() or self._lease.is_valid(self._now_ms())
 
@@ -113,6 +114,8 @@ class BrokerLife:
         so, or after a while: what is left then ends with this broker's session."""
         if not self._others_stay(self._metadata.image) or not self._is_registered():
             return
+        # From here on it leads nothing: whoever takes over begins at once, and must not be contradicted.
+        self._is_handing_over = True
         try:
             async with asyncio.timeout(HAND_OVER_SECONDS):
                 await self._hand_over_quorum()

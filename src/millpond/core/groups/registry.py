@@ -71,6 +71,10 @@ class ForGroup:
 RegistryEvent = ForGroup | TopicsChanged | Tick
 
 
+CLIENT_ID_CHARS_MAX = 255
+"""Of a client id, what goes into the ids of members: old versions of the protocol must have room for those."""
+
+
 class Upkeep(Enum):
     OFFSETS = "offsets whose time is over are forgotten"
 
@@ -376,7 +380,7 @@ class GroupRegistry:
     def _new_id(self, client_id: str) -> str:
         digits = f"{self._rng.getrandbits(128):032x}"
         parts = (digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:])
-        return "-".join((client_id or CONSUMER, *parts))
+        return "-".join((client_id[:CLIENT_ID_CHARS_MAX] or CONSUMER, *parts))
 
 
 def _admission(group: Group, request: CommitOffsets, now: Instant) -> GroupError:
