@@ -18,6 +18,7 @@
     │   ├── FencedLeaderEpoch       asked in an epoch that is over: look up the leader again
     │   ├── UnknownLeaderEpoch      asked in an epoch that is not known here yet
     │   ├── NotLeader               another broker leads the partition, or nobody does: look up the leader again
+    │   ├── NotABroker              asked as a broker of this cluster, by somebody who has not proved to be one
     │   ├── OffsetNotAvailable      a new leader does not know yet how far consumers may read: ask again
     │   ├── RequestTimedOut         not done in the time the request gave it; it may yet be
     │   ├── InvalidTimestamp        a record's time further from now than its topic allows
@@ -162,6 +163,12 @@ class NotLeader(RequestError):
     http_status = 503
     grpc_code = "UNAVAILABLE"
     retriable = True
+
+
+class NotABroker(RequestError):
+    kafka_code = 31  # CLUSTER_AUTHORIZATION_FAILED
+    http_status = 403
+    grpc_code = "PERMISSION_DENIED"
 
 
 class OffsetNotAvailable(RequestError):

@@ -11,6 +11,7 @@ from collections.abc import Awaitable
 from millpond.api.kafka.context import Context
 from millpond.broker.node import Node
 from millpond.broker.operations.fetch import Fetched, Follower, Wanted, fetch, fetch_now
+from millpond.model.errors import NotABroker
 from millpond.model.ids import LeaderEpoch, Offset
 from millpond.protocol.messages.fetch import (
     EpochEndOffset,
@@ -26,9 +27,11 @@ NO_REPLICA = -1
 def answer(node: Node, request: FetchRequest, context: Context) -> Awaitable[FetchResponse] | FetchResponse:
     context.answer_alone()
     broker, broker_epoch = _replica(request)
-    if broker != NO_REPLICA and broker != context.broker:
-        context.close()  # a stranger that says it is a broker is told what it would be told of an unknown API
-        return FetchResponse()
+    if broker not in (NO_REPLICA, context.broker):
+        error = NotABroker(
+            f"the request says it is broker {broker}'s, and the connection has not proved to be that broker"
+        )
+        return _response(request, [Fetched(error=error) for topic in request.topics for _ in topic.partitions])
     wanted = [
         Wanted(
             node.find(topic.topic, topic.topic_id, part.partition),
