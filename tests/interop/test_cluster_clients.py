@@ -16,7 +16,6 @@ from tests.interop.facts import FACT_SECONDS_MAX, new_name, until
 from tests.interop.foreign_client import ForeignClient
 from tests.interop.traffic import PATIENCE_SECONDS, PROTOCOLS, Reader, Stream, check_history
 
-_earlier_mark = pytest.mark.slow
 PARTITIONS = 3
 MORE = 300
 JAVA_MESSAGES = 12_000
