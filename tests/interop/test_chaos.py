@@ -11,7 +11,6 @@ SEED = 2
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(strict=False, reason="open: a message twice, or an offset that goes back, on a loaded machine")
 def test_nothing_is_lost_in_a_short_chaos(tmp_path: Path) -> None:
     story: list[str] = []
     chaos.run(tmp_path, seed=SEED, seconds=25, tell=story.append)

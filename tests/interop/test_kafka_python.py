@@ -110,7 +110,6 @@ def test_offsets_are_found_by_time_and_at_both_ends(broker: BrokerProcess, admin
         assert [record.value for record in receive(consumer, 2)] == [b"3", b"4"]
 
 
-@pytest.mark.xfail(strict=False, reason="open: two members do not always settle within 20 s")
 def test_two_members_share_the_partitions(broker: BrokerProcess, admin: KafkaAdminClient) -> None:
     topic = new_topic(admin, partitions=4)
     settings = {"group_id": new_name("kp-group"), "heartbeat_interval_ms": 200}
