@@ -207,6 +207,22 @@ def test_a_batch_sent_again_is_answered_with_its_first_offset(peer: Peer, name: 
     assert values(fetch(peer, name)) == [b"before", b"a", b"b", b"c"]
 
 
+def test_what_was_sent_behind_a_refused_batch_is_refused_alike(peer: Peer, name: str) -> None:
+    """A producer that hears of a gap begins a new epoch, and sends again what other partitions have kept."""
+    create(peer, name, min_insync_replicas="2")  # so that acks=all is refused, as while replicas are away
+    producer = peer.ask(InitProducerIdRequest(transactional_id=None)).producer_id
+
+    def send(sequence: int, *, acks: int = 1) -> int:
+        code: int = produce(peer, name, idempotent(producer, sequence, b"%d" % sequence), acks=acks).error_code
+        return code
+
+    assert [send(0), send(1, acks=-1), send(2), send(3)] == [0, 19, 19, 19]
+    assert send(2) == 45, "it came again without the one before it"
+    assert [send(1, acks=-1), send(2)] == [19, 19]
+    assert [send(1), send(2), send(3), send(5)] == [0, 0, 0, 45]
+    assert values(fetch(peer, name)) == [b"0", b"1", b"2", b"3"]
+
+
 def test_a_gap_and_an_epoch_that_is_over_are_refused(peer: Peer, name: str) -> None:
     create(peer, name)
     producer = peer.ask(InitProducerIdRequest(transactional_id=None)).producer_id

@@ -13,6 +13,7 @@ from millpond.core.metadata.topic_configs import TopicConfig
 from millpond.core.replication.following import high_watermark_of_follower
 from millpond.core.replication.leading import Kept, Leading
 from millpond.core.replication.members import Members
+from millpond.core.replication.refusals import Refusals
 from millpond.model.errors import (
     FencedLeaderEpoch,
     NotEnoughReplicasAfterAppend,
@@ -43,6 +44,7 @@ class Partition:
         "leader_epoch",
         "leading",
         "log",
+        "refusals",
         "topic_id",
     )
 
@@ -59,6 +61,7 @@ class Partition:
         self.leading: Leading | None = None
         """None while another broker leads, or nobody does."""
         self.high_watermark = log.start_offset
+        self.refusals = Refusals()
         self.fetched_bytes = self.fetched_messages = 0
         """By consumers, since the log was opened; telemetry shows them."""
         self._waiting: Waiters = {}

@@ -18,6 +18,8 @@ from millpond.model.errors import (
     InvalidTopicName,
     MillpondError,
     NotEnoughReplicas,
+    OutOfOrderSequence,
+    RequestError,
 )
 from millpond.model.ids import NO_TIMESTAMP, Offset, TimestampMs
 from millpond.model.ports import Buffer
@@ -62,9 +64,25 @@ def begin(partition: Partition | MillpondError, batch: Buffer | None, *, now_ms:
         if acks_all:
             _check_in_sync(partition)
         batch, append_time = _prepared(partition, batch, now_ms)
-        return Pending(partition, partition.append(batch), append_time, acks_all=acks_all)
+        appended = partition.append(batch)
     except MillpondError as error:
-        return Pending(error=error)
+        return Pending(error=_refusal(partition, batch, error))
+    if partition.refusals:
+        partition.refusals.taken(parse_header(batch))
+    return Pending(partition, appended, append_time, acks_all=acks_all)
+
+
+def _refusal(partition: Partition, batch: Buffer | None, error: MillpondError) -> MillpondError:
+    """What the producer is told: see core/replication/refusals.py."""
+    try:
+        header = parse_header(batch or b"")
+    except RequestError:
+        return error
+    if isinstance(error, OutOfOrderSequence):
+        return partition.refusals.why_out_of_order(header) or error
+    if error.retriable:
+        partition.refusals.refused(header, error)
+    return error
 
 
 def finish_now(pending: Sequence[Pending]) -> list[Produced] | None:
