@@ -223,6 +223,15 @@ def test_what_was_sent_behind_a_refused_batch_is_refused_alike(peer: Peer, name:
     assert values(fetch(peer, name)) == [b"0", b"1", b"2", b"3"]
 
 
+def test_what_was_sent_behind_a_refused_first_batch_is_not_taken_for_the_first(peer: Peer, name: str) -> None:
+    create(peer, name, min_insync_replicas="2")
+    producer = peer.ask(InitProducerIdRequest(transactional_id=None)).producer_id
+    first, second = idempotent(producer, 0, b"a"), idempotent(producer, 1, b"b")
+    assert [produce(peer, name, first, acks=-1).error_code, produce(peer, name, second, acks=1).error_code] == [19, 19]
+    assert [produce(peer, name, each, acks=1).error_code for each in (first, second)] == [0, 0]
+    assert values(fetch(peer, name)) == [b"a", b"b"]
+
+
 def test_a_gap_and_an_epoch_that_is_over_are_refused(peer: Peer, name: str) -> None:
     create(peer, name)
     producer = peer.ask(InitProducerIdRequest(transactional_id=None)).producer_id

@@ -8,46 +8,53 @@ from millpond.protocol.records import BatchHeader, NewRecord, encode_batch, pars
 REFUSAL = NotLeader("not now")
 
 
-def header(producer: int, sequence: int) -> BatchHeader:
+def header(producer: int, sequence: int, *, epoch: int = 0) -> BatchHeader:
     record = NewRecord(b"value", timestamp=TimestampMs(1))
     return parse_header(
         encode_batch(
             [record],
             producer_id=ProducerId(producer),
-            producer_epoch=ProducerEpoch(0),
+            producer_epoch=ProducerEpoch(epoch),
             base_sequence=Sequence(sequence),
         )
     )
 
 
-def test_each_batch_behind_is_refused_once() -> None:
+def test_each_batch_behind_is_refused_once_and_the_first_may_come_again() -> None:
     refusals = Refusals()
     refusals.refused(header(7, 10), REFUSAL)
-    behind = [refusals.why_out_of_order(header(7, sequence)) for sequence in (11, 12, 11)]
-    assert behind == [REFUSAL, REFUSAL, None]
+    assert [refusals.why_not_yet(header(7, sequence)) for sequence in (11, 12)] == [REFUSAL, REFUSAL]
+    assert refusals.why_not_yet(header(7, 10)) is None
     assert not refusals
 
 
-def test_a_producer_whose_batch_was_taken_skips_numbers_by_itself() -> None:
+def test_a_first_batch_that_is_refused_again_holds_the_others_back_again() -> None:
     refusals = Refusals()
-    refusals.refused(header(7, 10), REFUSAL)
-    refusals.taken(header(7, 10))
-    assert refusals.why_out_of_order(header(7, 12)) is None
+    for _ in range(2):
+        refusals.refused(header(7, 10), REFUSAL)
+        assert refusals.why_not_yet(header(7, 11)) is REFUSAL
 
 
-def test_others_are_not_spared() -> None:
+def test_a_batch_that_comes_again_without_the_first_is_for_the_log_to_judge() -> None:
     refusals = Refusals()
     refusals.refused(header(7, 10), REFUSAL)
-    assert refusals.why_out_of_order(header(8, 12)) is None
-    assert refusals.why_out_of_order(header(7, 12)) is REFUSAL
+    assert [refusals.why_not_yet(header(7, 11)) for _ in range(2)] == [REFUSAL, None]
+
+
+def test_other_producers_and_other_epochs_are_not_held_back() -> None:
+    refusals = Refusals()
+    refusals.refused(header(7, 10), REFUSAL)
+    assert refusals.why_not_yet(header(8, 11)) is None
+    assert refusals.why_not_yet(header(7, 0, epoch=1)) is None
+    assert not refusals
 
 
 def test_only_so_many_producers_are_remembered_the_oldest_is_forgotten() -> None:
     refusals = Refusals()
     for producer in range(PRODUCERS_MAX + 1):
         refusals.refused(header(producer, 0), REFUSAL)
-    assert refusals.why_out_of_order(header(0, 1)) is None
-    assert refusals.why_out_of_order(header(1, 1)) is REFUSAL
+    assert refusals.why_not_yet(header(0, 1)) is None
+    assert refusals.why_not_yet(header(1, 1)) is REFUSAL
 
 
 def test_batches_without_a_producer_leave_no_trace() -> None:

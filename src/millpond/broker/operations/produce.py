@@ -8,6 +8,7 @@ Driven by the front doors.
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from millpond.broker.drivers.partition import Partition
@@ -18,7 +19,6 @@ from millpond.model.errors import (
     InvalidTopicName,
     MillpondError,
     NotEnoughReplicas,
-    OutOfOrderSequence,
     RequestError,
 )
 from millpond.model.ids import NO_TIMESTAMP, Offset, TimestampMs
@@ -63,26 +63,19 @@ def begin(partition: Partition | MillpondError, batch: Buffer | None, *, now_ms:
             raise InvalidTopicName(f"{partition.at.topic} is one of Millpond's own; nobody else writes to it")
         if acks_all:
             _check_in_sync(partition)
+        if partition.refusals and (error := partition.refusals.why_not_yet(parse_header(batch))):
+            return Pending(error=error)
         batch, append_time = _prepared(partition, batch, now_ms)
-        appended = partition.append(batch)
+        return Pending(partition, partition.append(batch), append_time, acks_all=acks_all)
     except MillpondError as error:
-        return Pending(error=_refusal(partition, batch, error))
-    if partition.refusals:
-        partition.refusals.taken(parse_header(batch))
-    return Pending(partition, appended, append_time, acks_all=acks_all)
+        if error.retriable:
+            _note_refusal(partition, batch, error)
+        return Pending(error=error)
 
 
-def _refusal(partition: Partition, batch: Buffer | None, error: MillpondError) -> MillpondError:
-    """What the producer is told: see core/replication/refusals.py."""
-    try:
-        header = parse_header(batch or b"")
-    except RequestError:
-        return error
-    if isinstance(error, OutOfOrderSequence):
-        return partition.refusals.why_out_of_order(header) or error
-    if error.retriable:
-        partition.refusals.refused(header, error)
-    return error
+def _note_refusal(partition: Partition, batch: Buffer | None, error: MillpondError) -> None:
+    with suppress(RequestError):  # where it is no batch either
+        partition.refusals.refused(parse_header(batch or b""), error)
 
 
 def finish_now(pending: Sequence[Pending]) -> list[Produced] | None:

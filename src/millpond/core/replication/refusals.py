@@ -1,18 +1,21 @@
 """Idempotent producers of one partition that were told to try again, and what they had sent behind.
 
 A producer sends several batches before the first is answered. When the first is refused and the next ones meet a broker
-that could take them by then (its lease came back, replicas are in sync again), they skip sequence numbers through no
-fault of their own. Told so, librdkafka begins a new epoch and sends everything again, also what other partitions have
-kept: duplicates. So they get the first one's refusal, once each: the producer then sends all of them again, in order.
+that could take them by then (its lease came back, replicas are in sync again), they would leave a gap through no fault
+of their own. Told so, librdkafka begins a new epoch and sends everything again, also what other partitions have kept:
+duplicates. And where the producer is new to the log, the gap would not even be seen: the first batch, sent again, would
+be taken for an old one, and be lost. So what comes behind gets the first one's refusal, once each; the producer then
+sends all of them again, in order.
 
-Invariant: a batch that comes a second time without the one that was refused before it is out of order, and is told so.
+Invariant: no batch that was sent behind a refused one is taken before it. One that comes a second time without it is
+for the log to judge: its producer has given the first one up.
 Pure; driven by broker/operations/produce.py.
 """
 
 from typing import NamedTuple
 
 from millpond.model.errors import MillpondError
-from millpond.model.ids import ProducerId, Sequence
+from millpond.model.ids import ProducerEpoch, ProducerId, Sequence
 from millpond.protocol.records import BatchHeader
 
 PRODUCERS_MAX = 1_000
@@ -20,8 +23,9 @@ PRODUCERS_MAX = 1_000
 
 class _Refused(NamedTuple):
     error: MillpondError
+    epoch: ProducerEpoch
     newest: Sequence
-    """First sequence of the newest batch that was refused."""
+    """First sequence of the last batch that was refused."""
 
 
 class Refusals:
@@ -34,22 +38,21 @@ class Refusals:
         return bool(self._by_producer)
 
     def refused(self, header: BatchHeader, error: MillpondError) -> None:
-        """It was the producer's next batch, and shall come again."""
-        if header.producer_id < 0:
+        """The batch shall come again."""
+        if header.producer_id < 0 or self.why_not_yet(header) is not None:
             return
-        self._by_producer.pop(header.producer_id, None)
         while len(self._by_producer) >= PRODUCERS_MAX:
             del self._by_producer[next(iter(self._by_producer))]
-        self._by_producer[header.producer_id] = _Refused(error, header.base_sequence)
+        error = error.with_traceback(None)  # which would hold the batch
+        self._by_producer[header.producer_id] = _Refused(error, header.producer_epoch, header.base_sequence)
 
-    def taken(self, header: BatchHeader) -> None:
-        self._by_producer.pop(header.producer_id, None)
-
-    def why_out_of_order(self, header: BatchHeader) -> MillpondError | None:
-        """The refusal that the batch was sent behind; None where its producer has skipped numbers by itself."""
+    def why_not_yet(self, header: BatchHeader) -> MillpondError | None:
+        """The refusal that the batch was sent behind; None where it may be taken."""
         known = self._by_producer.get(header.producer_id)
-        if known is None or header.base_sequence <= known.newest:
-            self._by_producer.pop(header.producer_id, None)
+        if known is None:
             return None
-        self._by_producer[header.producer_id] = known._replace(newest=header.base_sequence)
-        return known.error
+        if header.producer_epoch == known.epoch and header.base_sequence > known.newest:
+            self._by_producer[header.producer_id] = known._replace(newest=header.base_sequence)
+            return known.error
+        del self._by_producer[header.producer_id]
+        return None
