@@ -6,6 +6,10 @@ So `make check` stays short, and in `make test` no cluster of one test has to wa
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("no test asserts a time", deadline=None)
+settings.load_profile("no test asserts a time")
 
 ROOT = Path(__file__).parent
 WHOLE_PROCESSES = (ROOT / "interop", ROOT / "cli", ROOT / "integration")

@@ -380,3 +380,27 @@ def test_a_file_dropped_without_close_is_warned_about(tmp_path: Path) -> None:
 def test_files_are_not_for_everybody(tmp_path: Path) -> None:
     OsFilesystem(tmp_path).open("log", create=True).close()
     assert (tmp_path / "log").stat().st_mode & 0o007 == 0
+
+
+def test_reserved_space_changes_neither_size_nor_content(file: File) -> None:
+    file.write(0, [b"abc"])
+    file.reserve(3, 1_000_000)
+    assert (file.size(), file.read(0, 10)) == (3, b"abc")
+    file.write(3, [b"def"])
+    file.truncate(6)
+    assert (file.size(), file.read(0, 10)) == (6, b"abcdef")
+
+
+def test_what_was_reserved_and_not_used_is_given_back(tmp_path: Path) -> None:
+    def blocks_bytes() -> int:
+        return os.stat(tmp_path / "log").st_blocks * 512
+
+    file = OsFilesystem(tmp_path).open("log", create=True)
+    file.write(0, [b"abc"])
+    file.reserve(3, 8_000_000)
+    if blocks_bytes() < 8_000_000:
+        pytest.skip("this filesystem reserves no space")
+    file.truncate(3)
+    file.sync()
+    assert blocks_bytes() < 100_000
+    file.close()

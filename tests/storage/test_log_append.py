@@ -23,6 +23,7 @@ from millpond.storage.log import Log
 from millpond.storage.settings import Flush, LogSettings
 from millpond.testing.disk import SimDisk
 from tests.storage.builders import (
+    DIRECTORY,
     EPOCH,
     NOW,
     append,
@@ -325,6 +326,19 @@ async def test_a_million_messages_are_read_back_as_they_were_written(tmp_path: P
     assert log.report.clean
     assert_counts_to_a_million(log)
     await log.close()
+
+
+@simulated
+async def test_a_log_that_is_rolled_or_closed_holds_no_more_of_the_disk_than_it_needs(tmp_path: Path) -> None:
+    log = open_log(OsFilesystem(tmp_path), LogSettings(segment_bytes=5 << 20))
+    for _ in range(7):
+        append(log, bytes(1_000_000))
+    await log.close()
+    segments = list((tmp_path / DIRECTORY).glob("*.log"))
+    assert len(segments) == 2
+    for each in segments:
+        found = each.stat()
+        assert found.st_blocks * 512 <= found.st_size + 100_000
 
 
 def assert_counts_to_a_million(log: Log) -> None:

@@ -56,6 +56,12 @@ class File(Protocol):
     def truncate(self, size: int) -> None:
         """Cuts or extends with zeros. Must not shrink a file that was mapped: see `map`."""
 
+    def reserve(self, start: int, size: int) -> None:
+        """Asks for disk space for bytes that will come; what is written there then costs less. The size stays.
+
+        Only a wish: it fails in silence. `truncate` to the present size gives back what was not used.
+        """
+
     def map(self) -> memoryview:
         """The whole present content, read-only, without copying. Outlives `close`, rename and remove.
 

@@ -111,4 +111,4 @@ def _finish_replacing(log: Compacted, old: list[Segment], new: Segment) -> None:
     for segment in old[1:]:
         segment.remove_files()
     log.filesystem.sync_directory(log.directory)
-    new.save_index()
+    new.finish()

@@ -535,9 +535,9 @@ class Log:
         active, directory = self.segments.active, self.directory
         for rolled in self._rolled:  # by an append that came while the last round ran
             rolled.segment.file.sync()
-            rolled.segment.save_index()
+            rolled.segment.finish()
         active.file.sync()
-        active.save_index()
+        active.finish()
         write_snapshot(self.filesystem, directory, self.next_offset, self.producers.snapshot())
         self.write_checkpoint(recovery_point=self.next_offset)
         remove_old_snapshots(self.filesystem, directory, recovery_point=self.next_offset)

@@ -88,7 +88,7 @@ class SyncRound:
 
     def _write_documents(self, log: Rounded) -> None:
         for rolled in self._rolled:
-            rolled.segment.save_index()
+            rolled.segment.finish()
             write_snapshot(log.filesystem, log.directory, rolled.next_offset, rolled.producers)
         if self._growing is not None:
             self._growing.index_so_far.save(log.filesystem, self._growing.index_path, sync=True)

@@ -5,7 +5,7 @@ where that is possible: always in a sealed segment; in the growing one for all b
 read into memory of their own until they are worth another map.
 
 Invariant: `size` and `next_offset` count whole batches only, and offsets in it have no gaps.
-Blocks on the disk. Driven by log.py, on the loop; only `file.sync` and `save_index` may run in another thread.
+Blocks on the disk. Driven by log.py, on the loop; only `file.sync` and `finish` may run in another thread.
 """
 
 import struct
@@ -32,6 +32,9 @@ _LENGTH_MIN = HEADER_BYTES - LENGTH_END
 _UNMAPPED_BYTES_MAX = MIB
 """How far the growing segment may outrun its map before it is mapped anew."""
 _COPY_BYTES = 4 * MIB
+_RESERVED_BYTES_MAX = 32 * MIB
+"""Of disk space ahead of the growing segment; as much as it has, at first. None before it has grown to a mebibyte, so
+that a thousand small partitions take no space that they do not need."""
 
 
 class Slice(NamedTuple):
@@ -52,6 +55,7 @@ class Segment:
         "_index_due",
         "_index_interval",
         "_map",
+        "_reserved",
         "base_offset",
         "is_sealed",
         "next_offset",
@@ -80,6 +84,8 @@ class Segment:
         self._epochs = epochs
         self._file: File | None = None
         self._map = memoryview(b"")
+        self._reserved = MIB
+        """Up to where it grows without asking for space."""
         self._index: SparseIndex | None = None
         self._index_interval = index_interval
         self._index_due = 0
@@ -157,6 +163,8 @@ class Segment:
         file = self._file
         assert index is not None and file is not None and not self.is_sealed  # noqa: PT018 - one check on the hot path
         position = self.size
+        if position >= self._reserved:
+            self._reserve(file)
         file.write(position, (data,))
         if header.max_timestamp > index.max_timestamp:
             index.max_timestamp = header.max_timestamp
@@ -165,6 +173,11 @@ class Segment:
             self._index_due = position + self._index_interval
         self.size = position + header.length + LENGTH_END
         self.next_offset = Offset(base_offset + header.last_offset_delta + 1)
+
+    def _reserve(self, file: File) -> None:
+        ahead = min(self.size, _RESERVED_BYTES_MAX)
+        file.reserve(self.size, ahead)
+        self._reserved = self.size + ahead
 
     def discard_torn_tail(self) -> None:
         """Removes what a failed append may have left behind the last whole batch."""
@@ -190,8 +203,10 @@ class Segment:
         """A copy that can be saved in a thread while the segment grows on."""
         return self.index.copy(next_offset=self.next_offset, log_bytes=self.size)
 
-    def save_index(self) -> None:
-        """Worth doing once the segment is sealed or closed: a growing one's index is stale at once."""
+    def finish(self) -> None:
+        """Once it is sealed, or its log is closed: a growing one's index would be stale at once."""
+        if self._reserved > self.size > MIB:
+            self.file.truncate(self.size)
         index = self.index
         index.next_offset, index.log_bytes = self.next_offset, self.size
         index.save(self._filesystem, self.index_path)
@@ -230,8 +245,7 @@ class Segment:
         """
         self.close()
         file = self.file
-        if index.log_bytes < self.size:
-            file.truncate(index.log_bytes)
+        file.truncate(index.log_bytes)  # also where it ends there: it may have space reserved
         for position in range(doubtful_from, index.log_bytes, _COPY_BYTES):
             file.write(position, (file.read(position, min(_COPY_BYTES, index.log_bytes - position)),))
         file.sync()
