@@ -21,7 +21,7 @@ from millpond.core.groups.errors import GroupError
 from millpond.core.groups.offsets_format import decode, encode
 from millpond.core.groups.records import OffsetCommitted, OffsetForgotten, Record
 from millpond.core.groups.registry import ForGroup, GroupRegistry
-from millpond.core.groups.requests import Request, refusal
+from millpond.core.groups.requests import Request, refusal_for_now
 from millpond.core.groups.settings import GroupSettings
 from millpond.core.groups.stores import OffsetChange, OffsetStore
 from millpond.model.errors import DiskFailed, InvalidRecord, NotEnoughReplicasAfterAppend, NotLeader, StorageError
@@ -68,10 +68,6 @@ class GroupShard:
         self.is_ahead = False
         """The machines have gone on from something that was not kept."""
         self.registry = GroupRegistry(shared.settings, shared.rng, now=self._now())
-
-    @property
-    def is_led_here(self) -> bool:
-        return self._partition.is_led_here
 
     # Coming and going
 
@@ -121,9 +117,7 @@ class GroupShard:
 
     def ask(self, group: str, make: Callable[[Token], Request]) -> Awaitable[Any]:
         """The answer to a request, which takes effect at once unless the shard is loading."""
-        try:
-            self._partition.require_leader()  # else another may have the groups by now, and be ahead of what is here
-        except NotLeader:
+        if not self._partition.is_led_here:  # else another may have the groups by now, and be ahead of what is here
             return _refused(make, GroupError.NOT_COORDINATOR)
         if self.is_ahead:
             self.load(self._topics)
@@ -138,7 +132,7 @@ class GroupShard:
     async def _ask_later(self, group: str, make: Callable[[Token], Request], loading: "asyncio.Task[None]") -> Any:  # noqa: ANN401 - as the machine says
         await asyncio.wait([loading])
         if self.is_ahead:
-            return refusal(make(Token(0)), GroupError.COORDINATOR_NOT_AVAILABLE).result
+            return await _refused(make, GroupError.COORDINATOR_NOT_AVAILABLE)
         return await self.ask(group, make)
 
     def follow(self, topics: Mapping[str, Topic]) -> None:
@@ -224,7 +218,7 @@ class GroupShard:
         waiting, self._waiting = self._waiting, {}
         for request, answer in waiting.values():
             if not answer.done():
-                answer.set_result(refusal(request, error).result)
+                answer.set_result(refusal_for_now(request, error).result)
 
     # Time
 
@@ -265,4 +259,4 @@ class GroupShard:
 
 
 async def _refused(make: Callable[[Token], Request], error: GroupError) -> Any:  # noqa: ANN401 - as the machine says
-    return refusal(make(Token(0)), error).result
+    return refusal_for_now(make(Token(0)), error).result

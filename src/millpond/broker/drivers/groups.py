@@ -18,11 +18,14 @@ from millpond.core.groups.effects import Token
 from millpond.core.groups.errors import GroupError
 from millpond.core.groups.lag import Lag, LogFacts
 from millpond.core.groups.records import OffsetCommitted
-from millpond.core.groups.requests import Request, refusal
+from millpond.core.groups.requests import Request, refusal, refusal_for_now
 from millpond.core.metadata.controller import auto_create
 from millpond.core.metadata.image import EMPTY, Image
 from millpond.core.metadata.internal_topics import CONSUMER_OFFSETS
 from millpond.model.ids import TopicPartition
+
+JUST_GONE_MS = 5_000
+"""So long after a partition went, the groups' members will have learnt where it is: they heartbeat more often."""
 
 
 class GroupCoordinator:
@@ -35,6 +38,8 @@ class GroupCoordinator:
         self._static = static
         self._shared = shared
         self._shards: dict[int, GroupShard] = {}
+        self._gone_at_ms: dict[int, int] = {}
+        """When partitions went that were led here."""
         self.facts = shared.facts
         self.follow(EMPTY, metadata.image)
 
@@ -52,14 +57,18 @@ class GroupCoordinator:
 
     def _ask(self, group: str, make: Callable[[Token], Request]) -> Awaitable[Any]:
         shard = self._shard_of(group)
-        # Without a lease another broker may look after the group by now, and have newer offsets.
-        return shard.ask(group, make) if shard is not None and shard.is_led_here else self._refuse(group, make)
+        return shard.ask(group, make) if shard is not None else self._refuse(group, make)
 
     async def _refuse(self, group: str, make: Callable[[Token], Request]) -> Any:  # noqa: ANN401 - as the machine says
         number = self.partition_of(group)
-        is_broken = number is not None and self._partitions.failure(CONSUMER_OFFSETS, number) is not None
-        error = GroupError.COORDINATOR_NOT_AVAILABLE if is_broken else GroupError.NOT_COORDINATOR
-        return refusal(make(Token(0)), error).result
+        if number is not None and self._partitions.failure(CONSUMER_OFFSETS, number) is not None:
+            return refusal(make(Token(0)), GroupError.COORDINATOR_NOT_AVAILABLE).result
+        has_just_gone = number in self._gone_at_ms and self._now_ms() < self._gone_at_ms[number] + JUST_GONE_MS
+        refuse = refusal_for_now if has_just_gone else refusal
+        return refuse(make(Token(0)), GroupError.NOT_COORDINATOR).result
+
+    def _now_ms(self) -> int:
+        return self._shared.clock.monotonic_ms()
 
     def follow(self, before: Image, after: Image) -> None:
         """Shards come and go with the partitions that keep them."""
@@ -126,6 +135,7 @@ class GroupCoordinator:
             partition = self._partitions.named(CONSUMER_OFFSETS, number)
             if partition is None or partition.leading is None or partition.leader_epoch != shard.leader_epoch:
                 self._shards.pop(number).close()
+                self._gone_at_ms[number] = self._now_ms()
 
     def _open(self, number: int, image: Image) -> GroupShard | None:
         """Also for a partition whose log could not be opened at first."""

@@ -36,6 +36,15 @@ ClassicRequest = JoinGroup | SyncGroup | Heartbeat | LeaveGroup
 Request = ClassicRequest | ConsumerHeartbeat | CommitOffsets | FetchOffsets | DeleteOffsets | DeleteGroup
 
 
+def refusal_for_now(request: Request, error: GroupError) -> Reply:
+    """By a broker that is the coordinator, or was until a moment ago.
+
+    Who fetches offsets is told to ask again: of any other refusal librdkafka says nothing to anybody, and never reads
+    the partitions that it asked for (its issue 5586). Its heartbeats tell it whom to ask.
+    """
+    return refusal(request, GroupError.COORDINATOR_LOAD_IN_PROGRESS if isinstance(request, FetchOffsets) else error)
+
+
 def refusal(request: Request, error: GroupError) -> Reply:
     """The answer, in the shape that the request's own answers have."""
     result: object
