@@ -37,9 +37,9 @@ from millpond.telemetry.events import (
     BROKER_STOPPING,
     HTTP_OPEN_TO_EVERYBODY,
     OPEN_TO_EVERYBODY,
-    UNEXPECTED_ERROR,
     tell,
 )
+from millpond.telemetry.troubles import Troubles
 
 try:
     import uvloop
@@ -118,7 +118,7 @@ async def _start(settings: Settings, clock: SystemClock) -> Broker:
             filesystem=OsFilesystem(),
             clock=clock,
             rng=random.SystemRandom(),
-            on_error=lambda error: tell(UNEXPECTED_ERROR, error=error),
+            on_error=Troubles(clock).note,
         )
     except CannotListen as refusal:
         assert settings.http is not None

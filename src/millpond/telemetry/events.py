@@ -72,6 +72,7 @@ HTTP_OPEN_TO_EVERYBODY = Event(
     "{address} asks for no authentication: whoever reaches it sees metrics and the names of topics and groups",
     ("address",),
 )
+DISK_TROUBLE = Event("disk_trouble", ERROR, "{trouble}", ("trouble",))
 UNEXPECTED_ERROR = Event("unexpected_error", ERROR, "something failed that should not: {error}", ("error",))
 BROKER_STOPPING = Event(
     "broker_stopping", INFO, "{signal}: finishing what was asked; once more stops at once", ("signal",)
