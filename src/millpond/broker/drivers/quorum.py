@@ -15,7 +15,7 @@ from millpond.broker.drivers.quorum_store import QuorumStore
 from millpond.core.metadata.changes import Change, decode_change, decode_image, encode_change, encode_image
 from millpond.core.metadata.commands import Command
 from millpond.core.metadata.image import EMPTY, Image, apply_all
-from millpond.core.raft.durable import Entry, EntryKind, Snapshot
+from millpond.core.raft.durable import FIRST_TERM, Entry, EntryKind, Snapshot
 from millpond.core.raft.membership import AddLearner, PromoteLearner, RemoveNode
 from millpond.core.raft.membership import Change as MembershipChange
 from millpond.core.raft.messages import Message
@@ -130,6 +130,12 @@ class Quorum:
     @property
     def leader(self) -> int | None:
         return self.raft.leader
+
+    @property
+    def is_new(self) -> bool:
+        """Whether nobody has led yet, as far as this broker knows: it has promised nothing, and the cluster may not be
+        founded."""
+        return self.raft.term <= FIRST_TERM
 
     @property
     def is_caught_up(self) -> bool:

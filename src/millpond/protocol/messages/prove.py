@@ -9,7 +9,10 @@ from millpond.protocol.messages.fields import data, int16, served, string, wire
 
 REFUSED: Final = 1
 TAKEN: Final = 2
-"""In answers to Hello and Prove: not now, or with these settings never; and, another broker has this node id."""
+ITSELF: Final = 3
+ELSEWHERE: Final = 4
+"""In answers to Hello and Prove: not now, or with these settings never; another broker has this node id; it is the
+asker's own; and, another broker is expected here."""
 
 
 @wire
