@@ -209,6 +209,41 @@ def test_another_secret_is_refused_and_the_others_go_on_when_it_is_corrected() -
     simulate(1, scenario)
 
 
+def test_one_that_joins_or_comes_back_with_another_secret_is_refused_too() -> None:
+    async def scenario(sim: Simulation) -> None:
+        cluster = Discovering(sim, "dns")
+        await cluster.begin_all()
+        fourth = cluster.add()
+        cluster.show(fourth)
+        assert "secret" in await refusal_of(cluster, fourth, cluster_secret=b"something quite different")
+        await cluster[3].stop()
+        assert "secret" in await refusal_of(cluster, cluster[3], cluster_secret=b"something quite different")
+        await asyncio.wait_for(cluster.begin(cluster[3]), A_WHILE)
+        await cluster.stop_all()
+
+    simulate(1, scenario)
+
+
+def test_addresses_of_others_behind_the_name_do_no_harm() -> None:
+    """Old records, say: there are more of them than brokers."""
+
+    async def scenario(sim: Simulation) -> None:
+        cluster = Discovering(sim, "dns")
+        others = SimCluster(sim, 0)
+        machines = {number: others.add() for number in range(1, 8)}
+        strangers = [machines[number] for number in (4, 5, 6, 7)]
+        for each in strangers:
+            await each.start(peers={each.node_id: (each.name, PORT)}, cluster_id="other")
+            cluster.show(each)
+        sim.network.name(NAME, cluster.hosts[::-1])
+        await asyncio.wait_for(cluster.begin_all(), 2 * A_WHILE)
+        await cluster[2].stop()
+        await asyncio.wait_for(cluster.begin(cluster[2]), A_WHILE)
+        await cluster.stop_all()
+
+    simulate(1, scenario)
+
+
 def test_announcements_by_another_secret_are_counted_and_told_of(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(sim: Simulation) -> None:
         cluster = Discovering(sim, "multicast")

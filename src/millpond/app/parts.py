@@ -125,6 +125,8 @@ class Parts:
             if self.cluster is not None and quorum.raft.node_id not in founders:
                 await self.cluster.links.introduce(founders, at)
             await self.metadata.wait_progress()
+        if self.cluster is not None and self.cluster.finder is not None:
+            self.cluster.finder.settle()
         self.metadata.listen(self.partitions.follow)
         self.partitions.follow(EMPTY, self.metadata.image)
         self.partitions.require_all()
@@ -145,6 +147,8 @@ class Parts:
         """Gives up where so many brokers refuse this one that it can never be part of a majority."""
         if self.cluster is None:
             return
+        if self.cluster.finder is not None:
+            self.cluster.finder.look_around(is_new=self.metadata.quorum.is_new)
         refusals, voters = self.cluster.links.refusals, self.metadata.quorum.raft.membership.voters
         if not self.metadata.quorum.raft.membership.is_majority(set(voters) - refusals.keys()):
             raise InvalidSetting("; ".join(dict.fromkeys(map(str, refusals.values()))))

@@ -12,6 +12,8 @@ from millpond.core.cluster.discovery import (
     ASKS_MAX,
     CANDIDATES_MAX,
     LOOK_SECONDS,
+    PATIENCE_SECONDS,
+    WANTED_SECONDS,
     Address,
     Ask,
     Discovery,
@@ -53,28 +55,28 @@ def first(*sightings: tuple[Address, Sighting]) -> Discovery:
 
 def test_a_new_broker_begins_once_every_founder_was_seen() -> None:
     discovery = first((B, seen(2)))
-    verdict = discovery.verdict(is_new=True)
+    verdict = discovery.verdict(0, is_new=True)
     assert (verdict.is_ready, verdict.missing, verdict.is_hopeless) == (False, (3,), False)
     discovery.met(C, seen(3), 1)
-    assert discovery.verdict(is_new=True).is_ready
+    assert discovery.verdict(0, is_new=True).is_ready
     discovery.unanswered(B, 2)
-    assert discovery.verdict(is_new=True).missing == (2,), "it has to be there at the same time"
+    assert discovery.verdict(0, is_new=True).missing == (2,), "it has to be there at the same time"
 
 
 def test_one_that_was_part_of_the_cluster_before_and_one_that_joins_wait_for_nobody() -> None:
-    assert first().verdict(is_new=False).is_ready
-    assert Discovery(4, [1, 2, 3], looks_up=True, now=0).verdict(is_new=True).is_ready
+    assert first().verdict(0, is_new=False).is_ready
+    assert Discovery(4, [1, 2, 3], looks_up=True, now=0).verdict(0, is_new=True).is_ready
 
 
 def test_a_founder_that_lost_its_disk_goes_where_the_cluster_is() -> None:
-    assert first((B, seen(2, is_new=False, founders=(1, 2)))).verdict(is_new=True).is_ready
+    assert first((B, seen(2, is_new=False, founders=(1, 2)))).verdict(0, is_new=True).is_ready
 
 
 def test_a_cluster_without_this_broker_is_not_founded_beside() -> None:
     discovery = first((B, seen(2)), (C, seen(3)))
     discovery.listed([A, B, C, ("d", 1)], 1)
     discovery.met(("d", 1), seen(5, is_new=False, members=(4, 5, 6)), 1)
-    verdict = discovery.verdict(is_new=True)
+    verdict = discovery.verdict(0, is_new=True)
     assert not verdict.is_ready
     [told] = verdict.objections
     assert told == (
@@ -97,7 +99,7 @@ def test_founders_name_the_same_founders(sighting: Sighting, matters: bool) -> N
     discovery = first((B, seen(2)), (C, seen(3)))
     discovery.listed([A, B, C, ("d", 1)], 1)
     discovery.met(("d", 1), sighting, 1)
-    verdict = discovery.verdict(is_new=True)
+    verdict = discovery.verdict(0, is_new=True)
     assert verdict.is_ready is not matters
     assert any("give all brokers of a cluster the same" in each for each in verdict.objections) is matters
 
@@ -106,25 +108,29 @@ def test_two_with_one_node_id_keep_the_cluster_from_being_founded_and_one_with_t
     discovery = first((B, seen(2)), (C, seen(3)))
     discovery.listed([A, B, C, ("d", 1)], 1)
     discovery.met(("d", 1), seen(2), 1)
-    assert discovery.verdict(is_new=True).is_ready
+    assert discovery.verdict(0, is_new=True).is_ready
     discovery.met(("d", 1), seen(2, directory=9), 1)
-    verdict = discovery.verdict(is_new=True)
+    verdict = discovery.verdict(0, is_new=True)
     assert not verdict.is_ready
     assert "node id 2 is used by two brokers, at b:9092 and at d:1; give each" in verdict.objections[0]
 
 
 def test_waiting_ends_where_too_many_refuse_or_the_node_id_is_taken() -> None:
     discovery = first()
+    discovery.met_itself(A, 0)
     discovery.refused(B, "another secret", 1)
-    assert not discovery.verdict(is_new=True).is_hopeless
+    assert not discovery.verdict(PATIENCE_SECONDS, is_new=True).is_hopeless
     discovery.refused(C, "another secret", 1)
-    verdict = discovery.verdict(is_new=True)
+    assert not discovery.verdict(1, is_new=True).is_hopeless, "others may come"
+    verdict = discovery.verdict(PATIENCE_SECONDS, is_new=True)
     assert verdict.is_hopeless
     assert verdict.objections == ("b:9092: another secret", "c:9092: another secret")
-    discovery.unanswered(C, 2)
-    assert not discovery.verdict(is_new=True).is_hopeless
+    assert discovery.verdict(PATIENCE_SECONDS, is_new=False).is_hopeless
+    discovery.listed([A, B, C, ("d", 1)], 4)
+    discovery.met(("d", 1), seen(3), 4)
+    assert not discovery.verdict(4, is_new=True).is_hopeless, "one agrees"
     discovery.refused(("::1", 9), "node id 1 is taken", 3, is_taken=True)
-    verdict = discovery.verdict(is_new=True)
+    verdict = discovery.verdict(0, is_new=True)
     assert verdict.is_hopeless
     assert verdict.objections[0] == "[::1]:9: node id 1 is taken"
 
@@ -151,7 +157,7 @@ def test_whatever_is_seen_in_whatever_order_nobody_founds_a_cluster_with_two_min
         founders = tuple(sorted(lists[other - 1]))
         sighting = seen(other, founders=founders, members=founders, is_new=other not in begun)
         brokers[eye].met(("host", other), sighting, 0)
-        if eye in lists[eye - 1] and brokers[eye].verdict(is_new=eye not in begun).is_ready:
+        if eye in lists[eye - 1] and brokers[eye].verdict(0, is_new=eye not in begun).is_ready:
             begun.add(eye)
     for one in begun:
         for two in begun:
@@ -170,9 +176,14 @@ def test_while_founders_are_waited_for_everybody_is_asked_again_and_again_but_on
     discovery.met_itself(A, 0.5)
     discovery.met(B, seen(2), 0.5)
     assert discovery.step(LOOK_SECONDS) == [LookUp()]
-    discovery.listed([A, B, C], LOOK_SECONDS)
-    assert discovery.step(LOOK_SECONDS) == [Ask(C)]
-    assert discovery.step(0.5 + LOOK_SECONDS) == [Ask(B)]
+    assert discovery.step(2 * LOOK_SECONDS) == [Ask(B)], "the name server has not answered yet"
+    discovery.unanswered(B, 2 * LOOK_SECONDS)
+    discovery.listed([A, B, C], 2 * LOOK_SECONDS)
+    assert discovery.step(2 * LOOK_SECONDS) == [Ask(C)]
+    discovery.unanswered(C, 2 * LOOK_SECONDS)
+    assert discovery.step(3 * LOOK_SECONDS) == [LookUp(), Ask(B), Ask(C)]
+    discovery.unlisted()
+    assert discovery.step(4 * LOOK_SECONDS) == [LookUp()]
 
 
 def test_afterwards_only_who_is_not_reached_is_looked_for() -> None:
@@ -180,15 +191,47 @@ def test_afterwards_only_who_is_not_reached_is_looked_for() -> None:
     discovery.met_itself(A, 0)
     discovery.settle()
     assert (discovery.step(100), discovery.deadline()) == ([], math.inf)
-    discovery.unreached(2, B)
+    discovery.unreached(2, B, 100)
     assert discovery.found == {3: C}
-    assert discovery.step(100) == [LookUp(), Ask(B)], "broker 3 is where it was"
+    assert discovery.step(100) == [LookUp(), Ask(B), Ask(C)]
     discovery.listed([A, C, ("d", 1)], 100)
     assert discovery.step(100) == [Ask(("d", 1))]
     discovery.met(("d", 1), seen(2), 101)
     assert discovery.found == {2: ("d", 1), 3: C}
-    discovery.unreached(2, B)
+    discovery.unreached(2, B, 200)
     assert (discovery.step(200), discovery.deadline()) == ([], math.inf), "that was another address"
+
+
+def test_two_that_swapped_their_addresses_are_both_found_though_only_one_was_missed() -> None:
+    discovery = first((B, seen(2)), (C, seen(3)))
+    discovery.settle()
+    discovery.unreached(2, B, 100)
+    assert discovery.step(100) == [LookUp(), Ask(A), Ask(B), Ask(C)]
+    discovery.met(B, seen(3), 100)
+    discovery.met(C, seen(2), 100)
+    assert discovery.found == {2: C}
+    discovery.unreached(3, None, 100)
+    discovery.met(B, seen(3), 101)
+    assert discovery.found == {2: C, 3: B}
+
+
+def test_who_stays_away_is_looked_for_less_and_less_and_not_at_all_once_nobody_wants_it() -> None:
+    discovery = first()
+    discovery.listed([], 0)
+    discovery.settle()
+    discovery.unreached(2, None, 100)
+    looks = []
+    for tenth in range(1_000, 2_000):
+        now = tenth / 10
+        if now < 150:
+            discovery.unreached(2, None, now)
+        looks += [now for effect in discovery.step(now) if effect == LookUp()]
+        discovery.unlisted()
+    assert looks[:5] == [100, 102, 106, 114, 122]
+    assert 150 < looks[-1] < 150 + WANTED_SECONDS
+    assert discovery.deadline() == math.inf
+    discovery.unreached(2, None, 200)
+    assert discovery.deadline() <= 200 + LOOK_SECONDS
 
 
 def test_an_address_that_is_announced_no_more_is_forgotten() -> None:
@@ -198,9 +241,9 @@ def test_an_address_that_is_announced_no_more_is_forgotten() -> None:
     discovery.met(B, seen(2, founders=(1, 2)), 0)
     discovery.announced(B, 5)
     assert discovery.step(5) == [Ask(B)]
-    assert discovery.verdict(is_new=True).is_ready
+    assert discovery.verdict(0, is_new=True).is_ready
     discovery.step(5.1 + ANNOUNCED_SECONDS_MAX)
-    assert discovery.verdict(is_new=True).missing == (2,)
+    assert discovery.verdict(0, is_new=True).missing == (2,)
 
 
 @settings(deadline=None)

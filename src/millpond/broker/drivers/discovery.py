@@ -25,6 +25,7 @@ from millpond.core.cluster.discovery import (
     LookUp,
     MulticastGroup,
     Sighting,
+    Verdict,
     shown,
 )
 from millpond.model.errors import InvalidSetting, MalformedMessage
@@ -58,6 +59,7 @@ class Finder:
         self._changed = asyncio.Event()
         self._multicast: Multicast | None = None
         self._at: Address = ("", 0)
+        self._tell_at = self._loop.time() + TELL_FIRST_SECONDS
         self._trouble = ""
         """What keeps the source from telling anything, as far as is known."""
         self.ignored: Counter[Ignored] = Counter(dict.fromkeys(Ignored, 0) if not looks_up else {})
@@ -67,7 +69,7 @@ class Finder:
         return self._discovery.found.get(broker)
 
     def unreached(self, broker: int, address: Address | None) -> None:
-        self._discovery.unreached(broker, address)
+        self._discovery.unreached(broker, address, self._loop.time())
         self._changed.set()
 
     async def start(self, at: Address, *, interface: str) -> None:
@@ -81,21 +83,25 @@ class Finder:
     async def wait_founders(self, *, is_new: Callable[[], bool]) -> None:
         """Returns when this broker may begin; `is_new` says whether it has not been part of the cluster yet. Raises
         InvalidSetting where it never will with these settings."""
-        tell_at = self._loop.time() + TELL_FIRST_SECONDS
-        while not (verdict := self._discovery.verdict(is_new=is_new())).is_ready:
-            if verdict.is_hopeless:
-                raise InvalidSetting("; ".join(verdict.objections))
-            if self._loop.time() >= tell_at:
-                tell_at = self._loop.time() + TELL_SECONDS
-                reasons = "; ".join([*verdict.objections, *([self._trouble] if self._trouble else [])])
-                missing = ",".join(map(str, verdict.missing)) or "nobody"
-                tell(
-                    FOUNDERS_MISSING,
-                    missing=missing,
-                    source=str(self._source),
-                    why=reasons or "nobody else answers there",
-                )
-            await self._wait_change(tell_at)
+        while not self.look_around(is_new=is_new()).is_ready:
+            await self._wait_change(self._tell_at)
+
+    def look_around(self, *, is_new: bool) -> Verdict:
+        """While this broker starts. Tells now and then for whom it waits, and raises where that is in vain."""
+        now = self._loop.time()
+        verdict = self._discovery.verdict(now, is_new=is_new)
+        if verdict.is_hopeless:
+            raise InvalidSetting("; ".join(verdict.objections))
+        if now >= self._tell_at:
+            self._tell_at = now + TELL_SECONDS
+            reasons = "; ".join([*verdict.objections, *([self._trouble] if self._trouble else [])])
+            missing = ",".join(map(str, verdict.missing)) or "nobody"
+            why = reasons or ("nobody else answers there" if verdict.missing else "no majority answers yet")
+            tell(FOUNDERS_MISSING, missing=missing, source=str(self._source), why=why)
+        return verdict
+
+    def settle(self) -> None:
+        """This broker has started: from now on only those are looked for that are not reached."""
         self._discovery.settle()
 
     async def close(self) -> None:
@@ -175,6 +181,7 @@ class Finder:
             found = await self._loop.getaddrinfo(self._source.host, self._source.port, type=socket.SOCK_STREAM)
         except OSError as error:
             self._trouble = f"{self._source.host} is not known to the name server ({error.strerror or error})"
+            self._discovery.unlisted()
             return
         self._trouble = ""
         self._discovery.listed([(str(info[4][0]), self._source.port) for info in found], self._loop.time())

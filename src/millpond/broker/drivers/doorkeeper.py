@@ -13,7 +13,7 @@ from millpond.core.cluster.handshake import NONCE_BYTES, Handshake, Side
 from millpond.model.ports import Rng
 from millpond.protocol.messages.hello import HelloRequest, HelloResponse
 from millpond.protocol.messages.meet import ANYBODY
-from millpond.protocol.messages.prove import ELSEWHERE, ITSELF, REFUSED, TAKEN, ProveRequest, ProveResponse
+from millpond.protocol.messages.prove import ITSELF, REFUSED, TAKEN, ProveRequest, ProveResponse
 
 PRESENT_SECONDS = 10.0
 """A broker that said something within this time is there, so that another by its name is not."""
@@ -68,7 +68,7 @@ class Doorkeeper:
             taken = f"node id {mine.node_id} is taken by another broker; give each broker of a cluster its own node-id"
             return TAKEN, taken
         if request.node_id_expected not in (mine.node_id, ANYBODY):
-            return ELSEWHERE, (
+            return REFUSED, (
                 f"broker {mine.node_id} answers where broker {request.node_id_expected} is expected; correct the "
                 "addresses in peers"
             )

@@ -41,7 +41,7 @@ from millpond.protocol.messages.headers import parse_response_header, request_fr
 from millpond.protocol.messages.hello import HelloRequest, HelloResponse
 from millpond.protocol.messages.meet import ANYBODY, MeetRequest, MeetResponse
 from millpond.protocol.messages.propose_change import ProposeChangeRequest, ProposeChangeResponse
-from millpond.protocol.messages.prove import ELSEWHERE, ITSELF, REFUSED, TAKEN, ProveRequest, ProveResponse
+from millpond.protocol.messages.prove import ITSELF, REFUSED, TAKEN, ProveRequest, ProveResponse
 from millpond.protocol.messages.raft_messages import RaftMessagesRequest
 
 CONNECT_SECONDS = 2.0
@@ -59,7 +59,8 @@ FETCH_VERSION = 17
 
 Response = TypeVar("Response", bound=Message)
 OnUnreached = Callable[[int, tuple[str, int] | None], bool]
-"""A broker does not answer at the address, or its address is not known; returns whether it is looked for elsewhere."""
+"""A broker does not answer at the address, or another does, or its address is not known; returns whether it is looked
+for elsewhere: a refusal by whoever is there says nothing, then."""
 
 
 class Unanswered(Exception):
@@ -74,8 +75,6 @@ class RefusedByPeer(Exception):
         self.is_taken = code == TAKEN
         """Another broker has this one's node id: going on would do harm."""
         self.is_itself = code == ITSELF
-        self.is_elsewhere = code == ELSEWHERE
-        """Another broker than the one that was expected is there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,10 +254,9 @@ class Link:
         self._failures += 1
         pause = min(BACKOFF_SECONDS_MAX, BACKOFF_SECONDS_MIN * 2 ** min(self._failures, 10))
         self._not_before = self._loop.time() + self._rng.uniform(pause / 2, pause)
-        refusal = error if isinstance(error, RefusedByPeer) else None
-        is_looked_for = (refusal is None or refusal.is_elsewhere) and self._on_unreached(self._to, self._address)
-        if refusal is not None and not is_looked_for:
-            self._on_refused(self._to, refusal)
+        is_looked_for = self._on_unreached(self._to, self._address)
+        if isinstance(error, RefusedByPeer) and (error.is_taken or not is_looked_for):
+            self._on_refused(self._to, error)
 
     async def _greet(self, connection: ClientConnection) -> None:
         mine, nonce = self._identity, self._rng.getrandbits(8 * NONCE_BYTES).to_bytes(NONCE_BYTES, "big")

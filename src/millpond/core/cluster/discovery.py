@@ -16,9 +16,15 @@ from dataclasses import dataclass
 from typing import Final
 
 LOOK_SECONDS: Final = 1.0
-"""Between two looks, and between two questions to one address, while somebody is looked for."""
+LOOK_SECONDS_MAX: Final = 8.0
+"""Between two looks, and between two questions to one address, while somebody is looked for: more and more, once this
+broker has started."""
+WANTED_SECONDS: Final = 10.0
+"""Whoever is not reached is looked for as long as somebody tries to reach it, and no longer."""
 ANNOUNCED_SECONDS_MAX: Final = 10.0
 """An address that was not announced for so long is forgotten."""
+PATIENCE_SECONDS: Final = 3.0
+"""How long one that everybody refuses goes on asking: others may come, and one that ends just then seems to refuse."""
 CANDIDATES_MAX: Final = 256
 ASKS_MAX: Final = 16
 """Questions under way at a time."""
@@ -64,7 +70,7 @@ class Sighting:
 
 @dataclass(frozen=True, slots=True)
 class LookUp:
-    """Ask the name server, and report `listed` or nothing."""
+    """Ask the name server, and report `listed` or `unlisted`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,20 +111,27 @@ class Discovery:
         self._node_id = node_id
         self._founders = tuple(sorted(founders))
         self._looks_up = looks_up
-        self._look_at = now
+        self._is_looking_up = False
+        self._began_at = self._look_at = now
+        self._look_seconds = LOOK_SECONDS
         self._candidates: dict[Address, _Candidate] = {}
         self._taken: str | None = None
         self._is_settled = False
-        self._missing: set[int] = set()
-        """Brokers that could not be reached where they were thought to be."""
+        self._missing: dict[int, float] = {}
+        """Brokers that could not be reached where they were thought to be, and when that was tried last."""
         self.found: dict[int, Address] = {}
 
     # What a source says
 
     def listed(self, addresses: Iterable[Address], now: float) -> None:
         """All there are."""
+        self._is_looking_up = False
         wanted = sorted(set(addresses))[:CANDIDATES_MAX]
         self._candidates = {each: self._candidates.get(each) or _Candidate(ask_at=now) for each in wanted}
+
+    def unlisted(self) -> None:
+        """No answer came, or none that helps: what was listed before may still hold."""
+        self._is_looking_up = False
 
     def announced(self, address: Address, now: float) -> None:
         candidate = self._candidates.get(address)
@@ -132,10 +145,11 @@ class Discovery:
     def met(self, address: Address, sighting: Sighting, now: float) -> None:
         self._answered(address, now, sighting=sighting)
         broker, known = sighting.node_id, self.found.get(sighting.node_id)
-        is_there = known is not None and self._sighted_at(known) == broker
-        if broker in self._missing or not is_there:
+        for other in [each for each, at in self.found.items() if at == address and each != broker]:
+            del self.found[other]
+        if broker in self._missing or known is None or self._sighted_at(known) != broker:
             self.found[broker] = address
-            self._missing.discard(broker)
+            self._missing.pop(broker, None)
 
     def met_itself(self, address: Address, now: float) -> None:
         self._answered(address, now)
@@ -158,7 +172,7 @@ class Discovery:
         candidate = self._candidates.get(address)
         if candidate is not None:  # else no longer listed
             candidate.is_asked = False
-            candidate.ask_at = now + LOOK_SECONDS
+            candidate.ask_at = now + self._look_seconds
             candidate.sighting, candidate.refusal = sighting, refusal
 
     def _sighted_at(self, address: Address) -> int | None:
@@ -167,41 +181,43 @@ class Discovery:
 
     # What connections say
 
-    def unreached(self, broker: int, address: Address | None) -> None:
+    def unreached(self, broker: int, address: Address | None, now: float) -> None:
         """It does not answer there, or another does. If it has been found elsewhere since, that is old news."""
-        known = self.found.get(broker)
-        if known in (None, address):
-            self.found.pop(broker, None)
-            self._missing.add(broker)
+        if self.found.get(broker) not in (None, address):
+            return
+        self.found.pop(broker, None)
+        if broker not in self._missing:
+            self._look_seconds = LOOK_SECONDS
+            self._look_at = min(self._look_at, now + LOOK_SECONDS)
+        self._missing[broker] = now
 
     # What to do next
 
     def settle(self) -> None:
-        """The founders have been seen, or need not be: from now on only those are looked for that are not reached."""
+        """This broker has started: from now on only those are looked for that are not reached."""
         self._is_settled = True
 
     @property
     def _is_looking(self) -> bool:
         return bool(self._missing) or not self._is_settled
 
-    def _wanted(self) -> Iterator[tuple[Address, _Candidate]]:
-        for address, each in self._candidates.items():
-            is_known = each.sighting is not None and each.sighting.node_id not in self._missing
-            if not each.is_asked and not (self._is_settled and is_known):
-                yield address, each
-
     def step(self, now: float) -> list[Effect]:
-        self._forget_silent(now)
+        self._forget(now)
         if not self._is_looking:
             return []
         effects: list[Effect] = []
-        if self._looks_up and now >= self._look_at:
-            self._look_at = now + LOOK_SECONDS
-            effects.append(LookUp())
+        if now >= self._look_at:
+            if self._is_settled:
+                self._look_seconds = min(2 * self._look_seconds, LOOK_SECONDS_MAX)
+            self._look_at = now + self._look_seconds
+            if self._looks_up and not self._is_looking_up:
+                self._is_looking_up = True
+                effects.append(LookUp())
+        # All of them, also those that are known: two brokers may have swapped their addresses.
         room = ASKS_MAX - sum(each.is_asked for each in self._candidates.values())
-        due = [(address, each) for address, each in self._wanted() if now >= each.ask_at]
-        for address, candidate in sorted(due, key=lambda pair: pair[1].ask_at)[:room]:
-            candidate.is_asked = True
+        due = [(each.ask_at, at) for at, each in self._candidates.items() if now >= each.ask_at and not each.is_asked]
+        for _, address in sorted(due)[:room]:
+            self._candidates[address].is_asked = True
             effects.append(Ask(address))
         return effects
 
@@ -209,36 +225,37 @@ class Discovery:
         """When `step` may have something to do, if nothing happens before."""
         if not self._is_looking:
             return math.inf
-        looks = [self._look_at] if self._looks_up else []
-        has_room = sum(each.is_asked for each in self._candidates.values()) < ASKS_MAX
-        asks = (each.ask_at for _, each in self._wanted()) if has_room else ()
-        return min((*looks, *asks), default=math.inf)
+        unasked = [each.ask_at for each in self._candidates.values() if not each.is_asked]
+        has_room = len(self._candidates) - len(unasked) < ASKS_MAX
+        return min([self._look_at, *unasked]) if has_room else self._look_at
 
-    def _forget_silent(self, now: float) -> None:
-        silent = [at for at, each in self._candidates.items() if each.heard_at < now - ANNOUNCED_SECONDS_MAX]
-        for address in silent:
+    def _forget(self, now: float) -> None:
+        """Addresses that are announced no more, and brokers that nobody tries to reach any more."""
+        for address in [at for at, each in self._candidates.items() if each.heard_at < now - ANNOUNCED_SECONDS_MAX]:
             del self._candidates[address]
+        for broker in [each for each, tried_at in self._missing.items() if tried_at < now - WANTED_SECONDS]:
+            del self._missing[broker]
 
     # Whether to begin
 
-    def verdict(self, *, is_new: bool) -> Verdict:
+    def verdict(self, now: float, *, is_new: bool) -> Verdict:
         """`is_new` where this broker has not been part of the cluster yet."""
-        if not is_new or self._node_id not in self._founders:
-            return Verdict(is_ready=True)
         seen = {at: each.sighting for at, each in self._candidates.items() if each.sighting is not None}
-        if any(self._node_id in each.members for each in seen.values() if not each.is_new):
-            return Verdict(is_ready=True)
+        is_there = any(self._node_id in each.members for each in seen.values() if not each.is_new)
+        founds = is_new and self._node_id in self._founders and not is_there
         missing = tuple(sorted({*self._founders} - {self._node_id} - {each.node_id for each in seen.values()}))
-        contradictions = [*self._contradictions(seen), *_twins(seen)]
-        refusals = [each.refusal for each in self._candidates.values() if each.refusal is not None]
-        spare = len(self._founders) - (len(self._founders) // 2 + 1)
+        contradictions = [*self._contradictions(seen), *_twins(seen)] if founds else []
         taken = [] if self._taken is None else [self._taken]
+        refusals = [each.refusal for each in self._candidates.values() if each.refusal is not None]
         objections = tuple(dict.fromkeys([*taken, *contradictions, *refusals]))
+        is_alone = len(seen) <= len(contradictions) and self._founders != (self._node_id,)
+        is_patient = now < self._began_at + PATIENCE_SECONDS
+        spare = len(self._founders) - (len(self._founders) // 2 + 1)
         return Verdict(
-            is_ready=not (missing or contradictions or taken),
+            is_ready=not founds or not (missing or contradictions or taken),
             missing=missing,
             objections=objections,
-            is_hopeless=bool(taken) or len(objections) > spare,
+            is_hopeless=bool(taken) or (is_alone and not is_patient and len(objections) > spare),
         )
 
     def _contradictions(self, seen: dict[Address, Sighting]) -> Iterator[str]:

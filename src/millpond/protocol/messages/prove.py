@@ -10,9 +10,8 @@ from millpond.protocol.messages.fields import data, int16, served, string, wire
 REFUSED: Final = 1
 TAKEN: Final = 2
 ITSELF: Final = 3
-ELSEWHERE: Final = 4
-"""In answers to Hello and Prove: not now, or with these settings never; another broker has this node id; it is the
-asker's own; and, another broker is expected here."""
+"""In answers to Hello and Prove: not now, or with these settings never; another broker has this node id; and, it is the
+asker's own."""
 
 
 @wire
