@@ -112,7 +112,7 @@ async def test_founders_that_are_apart_wait_for_each_other(cluster: Discovering)
 
 
 @both_ways
-async def test_one_that_was_there_before_starts_with_a_majority_and_an_empty_one_finds_them(
+async def test_those_that_were_there_before_start_with_a_majority_and_one_that_lost_its_disk_finds_them(
     cluster: Discovering,
 ) -> None:
     await cluster.begin_all()
@@ -122,7 +122,9 @@ async def test_one_that_was_there_before_starts_with_a_majority_and_an_empty_one
     for task in cluster.begin_soon(1, 2):  # the third is still down
         await asyncio.wait_for(task, A_WHILE)
     assert all_have(cluster, "kept")
+    cluster[3].disk = SimCluster(cluster.sim, 3)[3].disk
     await asyncio.wait_for(cluster.begin(cluster[3]), A_WHILE)
+    assert all_have(cluster, "kept")
     await cluster.stop_all()
 
 
@@ -133,6 +135,16 @@ async def test_a_fourth_that_peers_does_not_name_joins(cluster: Discovering) -> 
     starting = [*cluster.begin_soon(1, 2, 3), asyncio.create_task(cluster.begin(fourth))]
     await asyncio.wait_for(asyncio.gather(*starting), 2 * A_WHILE)
     assert cluster.voters(4) == (1, 2, 3)
+    await cluster.stop_all()
+
+
+@both_ways
+async def test_some_addresses_may_be_known(cluster: Discovering) -> None:
+    cluster.hosts.remove("m1")
+    cluster.sim.network.name(NAME, cluster.hosts)
+    peers = {1: ("m1", PORT), 2: None, 3: None}
+    starting = [asyncio.create_task(cluster.begin(cluster[node], peers=peers)) for node in (1, 2, 3)]
+    await asyncio.wait_for(asyncio.gather(*starting), A_WHILE)
     await cluster.stop_all()
 
 

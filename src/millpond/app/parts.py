@@ -66,7 +66,7 @@ class Parts:
         links: Links | None = None
         finder: Finder | None = None
         if settings.discovery is not None:
-            finder = Finder(settings.discovery, identity, founders.voters, rng, on_error=on_error)
+            finder = Finder(settings.discovery, identity, settings.peers, rng, on_error=on_error)
         if settings.peers:
             whereabouts = _Whereabouts(settings.peers, finder, image=lambda: quorum.image)
             links = Links(identity, rng, address_of=whereabouts.address_of, on_unreached=whereabouts.unreached)

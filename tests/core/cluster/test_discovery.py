@@ -69,7 +69,12 @@ def test_one_that_was_part_of_the_cluster_before_and_one_that_joins_wait_for_nob
 
 
 def test_a_founder_that_lost_its_disk_goes_where_the_cluster_is() -> None:
-    assert first((B, seen(2, is_new=False, founders=(1, 2)))).verdict(0, is_new=True).is_ready
+    assert first((B, seen(2, is_new=False))).verdict(0, is_new=True).is_ready
+    other_list = first((B, seen(2, is_new=False, founders=(1, 2)))).verdict(0, is_new=True)
+    assert not other_list.is_ready
+    assert other_list.objections == (
+        "peers of broker 2 at b:9092 names 1,2, and here 1,2,3; give all brokers of a cluster the same",
+    )
 
 
 def test_a_cluster_without_this_broker_is_not_founded_beside() -> None:
@@ -232,6 +237,18 @@ def test_who_stays_away_is_looked_for_less_and_less_and_not_at_all_once_nobody_w
     assert discovery.deadline() == math.inf
     discovery.unreached(2, None, 200)
     assert discovery.deadline() <= 200 + LOOK_SECONDS
+
+
+@pytest.mark.parametrize("looks_up", [True, False])
+def test_addresses_that_the_settings_name_are_asked_too_whatever_the_source_says(looks_up: bool) -> None:
+    discovery = Discovery(1, [1, 2, 3], looks_up=looks_up, now=0, known=[B])
+    assert Ask(B) in discovery.step(0)
+    discovery.met(B, seen(2), 0)
+    discovery.announced(B, 0)
+    discovery.step(100)
+    if looks_up:
+        discovery.listed([C], 100)
+    assert discovery.verdict(100, is_new=True).missing == (3,)
 
 
 def test_an_address_that_is_announced_no_more_is_forgotten() -> None:

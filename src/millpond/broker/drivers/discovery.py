@@ -11,7 +11,7 @@ Driven by app/parts.py (start, founders, close), by links.py (who is not reached
 import asyncio
 import socket
 from collections import Counter
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from ipaddress import AddressValueError, IPv4Address
 
 from millpond.broker.drivers.links import Identity, RefusedByPeer, Unanswered, meet
@@ -43,18 +43,22 @@ class Finder:
         self,
         source: DnsName | MulticastGroup,
         identity: Identity,
-        founders: Collection[int],
+        peers: Mapping[int, Address | None],
         rng: Rng,
         *,
         on_error: Callable[[BaseException], None],
     ) -> None:
+        """`peers` are those that found the cluster, with their addresses where those are known."""
         self._source = source
         self._identity = identity
         self._rng = rng
         self._on_error = on_error
         self._loop = asyncio.get_running_loop()
         looks_up = isinstance(source, DnsName)
-        self._discovery = Discovery(identity.node_id, founders, looks_up=looks_up, now=self._loop.time())
+        known = [address for each, address in peers.items() if address is not None and each != identity.node_id]
+        self._discovery = Discovery(
+            identity.node_id, peers.keys(), looks_up=looks_up, now=self._loop.time(), known=known
+        )
         self._tasks: set[asyncio.Task[None]] = set()
         self._changed = asyncio.Event()
         self._multicast: Multicast | None = None

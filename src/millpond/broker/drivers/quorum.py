@@ -112,12 +112,14 @@ class Quorum:
         self._bytes_since_snapshot = 0
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
+        self._is_started = False
         self._is_closed = False
         self.trouble: StorageError | None = None
         """Why nothing can be kept at the moment, or ever again."""
         self.raft = Raft(node_id, settings.raft, rng, store.state, now=self._loop.time())
 
     def start(self) -> None:
+        self._is_started = True
         self._drain()
 
     # What others ask
@@ -169,7 +171,8 @@ class Quorum:
             self._waiting.pop(waiter, None)
 
     def receive(self, message: Message) -> None:
-        if self._is_closed or self._is_broken():
+        """Before the start it is lost: a broker that waits for founders must not vote for any."""
+        if not self._is_started or self._is_closed or self._is_broken():
             return
         self.raft.receive(message, self._loop.time())
         self._drain()

@@ -107,14 +107,18 @@ class _Candidate:
 
 
 class Discovery:
-    def __init__(self, node_id: int, founders: Collection[int], *, looks_up: bool, now: float) -> None:
+    def __init__(
+        self, node_id: int, founders: Collection[int], *, looks_up: bool, now: float, known: Iterable[Address] = ()
+    ) -> None:
+        """`known` are addresses that need no source: they are asked like the others."""
         self._node_id = node_id
         self._founders = tuple(sorted(founders))
         self._looks_up = looks_up
         self._is_looking_up = False
         self._began_at = self._look_at = now
         self._look_seconds = LOOK_SECONDS
-        self._candidates: dict[Address, _Candidate] = {}
+        self._known = tuple(known)
+        self._candidates = {each: _Candidate(ask_at=now) for each in self._known}
         self._taken: str | None = None
         self._is_settled = False
         self._missing: dict[int, float] = {}
@@ -126,7 +130,7 @@ class Discovery:
     def listed(self, addresses: Iterable[Address], now: float) -> None:
         """All there are."""
         self._is_looking_up = False
-        wanted = sorted(set(addresses))[:CANDIDATES_MAX]
+        wanted = [*self._known, *sorted({*addresses} - {*self._known})][:CANDIDATES_MAX]
         self._candidates = {each: self._candidates.get(each) or _Candidate(ask_at=now) for each in wanted}
 
     def unlisted(self) -> None:
@@ -136,7 +140,7 @@ class Discovery:
     def announced(self, address: Address, now: float) -> None:
         candidate = self._candidates.get(address)
         if candidate is not None:
-            candidate.heard_at = now
+            candidate.heard_at = max(candidate.heard_at, now)
         elif len(self._candidates) < CANDIDATES_MAX:
             self._candidates[address] = _Candidate(ask_at=now, heard_at=now)
 
@@ -241,7 +245,7 @@ class Discovery:
     def verdict(self, now: float, *, is_new: bool) -> Verdict:
         """`is_new` where this broker has not been part of the cluster yet."""
         seen = {at: each.sighting for at, each in self._candidates.items() if each.sighting is not None}
-        is_there = any(self._node_id in each.members for each in seen.values() if not each.is_new)
+        is_there = any(self._is_ours(each) for each in seen.values())
         founds = is_new and self._node_id in self._founders and not is_there
         missing = tuple(sorted({*self._founders} - {self._node_id} - {each.node_id for each in seen.values()}))
         contradictions = [*self._contradictions(seen), *_twins(seen)] if founds else []
@@ -258,19 +262,28 @@ class Discovery:
             is_hopeless=bool(taken) or (is_alone and not is_patient and len(objections) > spare),
         )
 
+    def _is_ours(self, other: Sighting) -> bool:
+        """Whether it belongs to the cluster that this broker helped to found, before it lost its disk, or was slow."""
+        return not other.is_new and self._node_id in other.members and other.founders == self._founders
+
     def _contradictions(self, seen: dict[Address, Sighting]) -> Iterator[str]:
         for at, other in seen.items():
-            if not other.is_new:
+            if not other.is_new and self._node_id not in other.members:
                 yield (
                     f"the cluster that broker {other.node_id} at {shown(at)} belongs to was founded without broker "
                     f"{self._node_id}, and consists of {_names(other.members)}; to join it, name those in peers, and "
                     f"not {self._node_id}"
                 )
-            elif other.node_id in {*self._founders, *other.founders} and other.founders != self._founders:
+            elif other.founders != self._founders and _founds(other, among=self._founders):
                 yield (
                     f"peers of broker {other.node_id} at {shown(at)} names {_names(other.founders)}, and here "
                     f"{_names(self._founders)}; give all brokers of a cluster the same"
                 )
+
+
+def _founds(other: Sighting, *, among: Collection[int]) -> bool:
+    """Or has founded: one that is new and only joins may have any list."""
+    return not other.is_new or other.node_id in {*among, *other.founders}
 
 
 def _twins(seen: dict[Address, Sighting]) -> Iterator[str]:
