@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from millpond.app.settings import Address, LogFormat, Settings, load
 from millpond.app.sources import INSTEAD, NAMES, Given, Layer, from_environment, from_file
+from millpond.core.cluster.discovery import DnsName, MulticastGroup
 from millpond.core.metadata.broker_configs import BROKER_KEYS
 from millpond.model.errors import InvalidSetting
 
@@ -232,8 +233,8 @@ def test_unknown_names_are_refused_with_the_nearest_that_is_known(file: Path) ->
     )
     file.write_text("zzz = 1\n")
     assert refusal(config=str(file)).endswith(
-        "there are advertise, cluster-secret, cluster-secret-file, data-dir, http, insecure, kafka, log-format, "
-        "node-id, offset-store, peers, set"
+        "there are advertise, cluster-id, cluster-secret, cluster-secret-file, data-dir, discovery, http, insecure, "
+        "kafka, log-format, node-id, offset-store, peers, set"
     )
 
 
@@ -350,10 +351,55 @@ def test_peers_are_named_with_their_addresses() -> None:
     }
 
 
-@pytest.mark.parametrize("text", ["127.0.0.1:9092", "1@a:1,1@b:1", "x@a:1", "1@a", "1@a:99999", "-1@a:1"])
+@pytest.mark.parametrize(
+    "text", ["127.0.0.1:9092", "1@a:1,1@b:1", "1,1", "1,,2", "x@a:1", "1@a", "1@a:99999", "-1@a:1"]
+)
 def test_peers_that_cannot_be_are_refused(text: str) -> None:
     with pytest.raises(InvalidSetting, match=r"peers is .*environment MILLPOND_PEERS"):
         load(flags={}, sets=[], environ={"MILLPOND_PEERS": text})
+
+
+def test_peers_that_are_discovered_have_no_address() -> None:
+    assert settings(peers="1, 2@b:9092,3").peers == {1: None, 2: Address("b", 9092), 3: None}
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("dns:millpond.example:9092", DnsName("millpond.example", 9092)),
+        ("multicast", MulticastGroup("239.255.90.92", 9092)),
+        ("multicast:239.1.2.3:7000", MulticastGroup("239.1.2.3", 7000)),
+    ],
+)
+def test_a_way_of_discovery_is_read(text: str, found: DnsName | MulticastGroup) -> None:
+    assert settings(discovery=text).discovery == found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "dns",
+        "dns:a",
+        "dns:a:0",
+        "dns:a:70000",
+        "multicast:",
+        "multicast:10.0.0.1:9092",
+        "multicast:a:1",
+        "etcd:a:1",
+    ],
+)
+def test_another_way_of_discovery_is_refused(text: str) -> None:
+    assert refusal(discovery=text) == (
+        f"discovery is {text!r} (--discovery); allowed is dns:NAME:PORT, multicast, or multicast:GROUP:PORT with a "
+        "group from 224.0.0.0 to 239.255.255.255; write for instance dns:millpond.example:9092"
+    )
+
+
+def test_a_cluster_has_a_name() -> None:
+    assert (settings().cluster_id, settings(cluster_id="shop-2").cluster_id) == ("millpond", "shop-2")
+    for text in ("", "a b", "x" * 65):
+        assert "cluster-id is" in refusal(cluster_id=text)
 
 
 def test_the_secret_comes_from_the_environment_or_a_file_and_is_never_shown(tmp_path: Path) -> None:

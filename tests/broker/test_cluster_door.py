@@ -10,11 +10,13 @@ from millpond.core.raft.encoding import encode_message
 from millpond.core.raft.messages import Heartbeat
 from millpond.net.client import ClientConnection, open_connection
 from millpond.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from millpond.protocol.messages.change_members import ChangeMembersRequest
 from millpond.protocol.messages.cluster_registry import CLUSTER_APIS
 from millpond.protocol.messages.compiler import decode
 from millpond.protocol.messages.fields import Message
 from millpond.protocol.messages.headers import parse_response_header, request_frame
 from millpond.protocol.messages.hello import HelloRequest, HelloResponse
+from millpond.protocol.messages.meet import ANYBODY, MeetRequest, MeetResponse
 from millpond.protocol.messages.propose_change import ProposeChangeRequest
 from millpond.protocol.messages.prove import ProveRequest, ProveResponse
 from millpond.protocol.messages.raft_messages import RaftMessagesRequest
@@ -61,12 +63,12 @@ class Stranger:
         assert number == 7
         return decode(HelloResponse, frame, 0, position)[0]
 
-    def handshake(self, challenge: HelloResponse) -> Handshake:
+    def handshake(self, challenge: HelloResponse, *, server: int = 1) -> Handshake:
         return Handshake(
             cluster_id="millpond",
             client=2,
             client_directory=DIRECTORY,
-            server=1,
+            server=server,
             client_nonce=NONCE,
             server_nonce=challenge.nonce,
         )
@@ -114,7 +116,7 @@ async def test_both_sides_prove_themselves(cluster: SimCluster, stranger: Strang
 
 @pytest.mark.parametrize(
     "message",
-    [RaftMessagesRequest(), ProposeChangeRequest(), BrokerHeartbeatRequest(), ProveRequest()],
+    [RaftMessagesRequest(), ProposeChangeRequest(), BrokerHeartbeatRequest(), ProveRequest(), MeetRequest()],
     ids=lambda message: type(message).__name__,
 )
 def test_nothing_but_a_greeting_is_heard_before_the_proof(message: Message) -> None:
@@ -123,6 +125,46 @@ def test_nothing_but_a_greeting_is_heard_before_the_proof(message: Message) -> N
         assert await stranger.ask(message) is None
 
     test()
+
+
+@with_a_stranger
+async def test_who_greets_anybody_is_told_who_is_here(cluster: SimCluster, stranger: Stranger) -> None:
+    handshake = stranger.handshake(await stranger.greet(expected=ANYBODY), server=ANYBODY)
+    answer = await stranger.prove(handshake.proof(Side.CLIENT, SECRET))
+    assert answer is not None
+    assert handshake.is_proved_by(answer.proof, Side.SERVER, SECRET)
+    frame = await stranger.ask(MeetRequest())
+    assert frame is not None
+    met = decode(MeetResponse, frame, 0, 4)[0]
+    assert (met.node_id, met.founders, met.members, met.is_new) == (1, [1], [1], False)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [RaftMessagesRequest(), ProposeChangeRequest(), BrokerHeartbeatRequest(), ChangeMembersRequest()],
+    ids=lambda message: type(message).__name__,
+)
+def test_who_greets_anybody_may_ask_nothing_else(message: Message) -> None:
+    """So that whoever sits at an address that brokers try can not use what it is told to speak as one of them."""
+
+    @with_a_stranger
+    async def test(cluster: SimCluster, stranger: Stranger) -> None:
+        handshake = stranger.handshake(await stranger.greet(expected=ANYBODY), server=ANYBODY)
+        assert await stranger.prove(handshake.proof(Side.CLIENT, SECRET)) is not None
+        assert await stranger.ask(message) is None
+
+    test()
+
+
+@with_a_stranger
+async def test_a_proof_for_anybody_is_none_for_a_broker_nor_the_other_way_round(
+    cluster: SimCluster, stranger: Stranger
+) -> None:
+    handshake = stranger.handshake(await stranger.greet(), server=ANYBODY)
+    assert await stranger.prove(handshake.proof(Side.CLIENT, SECRET)) is None
+    second = await Stranger().connect("m1")
+    handshake = second.handshake(await second.greet(expected=ANYBODY))
+    assert await second.prove(handshake.proof(Side.CLIENT, SECRET)) is None
 
 
 @with_a_stranger

@@ -288,3 +288,41 @@ def test_tls_is_refused_in_words() -> None:
             await asyncio.open_connection("localhost", 9092, ssl=ssl.create_default_context())
 
     simulate(1, scenario)
+
+
+def test_a_datagram_to_a_group_reaches_all_who_joined_it() -> None:
+    group = ("239.1.2.3", 7000)
+
+    class Ear(asyncio.DatagramProtocol):
+        def __init__(self) -> None:
+            self.heard: list[tuple[bytes, str]] = []
+
+        def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
+            self.heard.append((data, addr[0]))
+
+    async def scenario(sim: Simulation) -> dict[str, list[tuple[bytes, str]]]:
+        async def listen(joins: bool) -> tuple[asyncio.DatagramTransport, Ear]:
+            endpoint, ear = await sim.loop.create_datagram_endpoint(Ear, group)
+            if joins:
+                member = socket.inet_aton(group[0]) + socket.inet_aton("0.0.0.0")
+                endpoint.get_extra_info("socket").setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, member)
+            return endpoint, ear
+
+        ends = {name: await sim.host(name).run(listen(name != "c")) for name in "abc"}
+        ends["a"][0].sendto(b"here", group)
+        await asyncio.sleep(1)
+        return {name: ear.heard for name, (_, ear) in ends.items()}
+
+    assert simulate(1, scenario) == {"a": [(b"here", "a")], "b": [(b"here", "a")], "c": []}
+
+
+def test_a_name_stands_for_the_hosts_it_was_given() -> None:
+    async def scenario(sim: Simulation) -> None:
+        sim.network.name("all.example", ["a", "b"])
+        found = await sim.loop.getaddrinfo("all.example", 9092)
+        assert [address for *_, address in found] == [("a", 9092), ("b", 9092)]
+        sim.network.name("all.example", [])
+        with pytest.raises(socket.gaierror):
+            await sim.loop.getaddrinfo("all.example", 9092)
+
+    simulate(1, scenario)

@@ -107,8 +107,10 @@ class Broker:
         try:
             await server.start(settings.host, settings.port)
             host, port = settings.advertised_host or settings.host, settings.advertised_port or server.port
-            await parts.join(settings.peers.keys(), (host, port))
+            await parts.join(settings.peers.keys(), (host, port), listens_at=settings.host)
             node = _node(settings, parts.metadata, parts.partitions, clock, rng, on_error)
+            if parts.cluster is not None and parts.cluster.finder is not None:
+                node.datagrams_ignored = parts.cluster.finder.ignored
             await parts.register((Endpoint("PLAINTEXT", host, port),))
         except BaseException:
             # What was opened is closed in order, so that the next start finds it so.

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from millpond.broker.drivers.quorum import QuorumSettings
+from millpond.core.cluster.announcement import NAME_BYTES_MAX
+from millpond.core.cluster.discovery import DnsName, MulticastGroup
 from millpond.core.cluster.handshake import SECRET_BYTES_MIN
 from millpond.core.groups.settings import GroupSettings
 from millpond.core.groups.stores import OffsetStore
@@ -40,15 +42,18 @@ class BrokerSettings:
     """Between two rounds of rolling, retention and compaction."""
     configs: Mapping[str, str] = field(default_factory=dict)
     """Kafka's broker settings by name, such as `num.partitions`."""
-    peers: Mapping[int, tuple[str, int]] = field(default_factory=dict)
-    """The brokers that found the cluster, by node id: host and port. One that is not among them joins it. Empty for one
-    alone."""
+    peers: Mapping[int, tuple[str, int] | None] = field(default_factory=dict)
+    """The brokers that found the cluster, by node id: host and port, or None where that is to be discovered. One that
+    is not among them joins it. Empty for one alone."""
+    discovery: DnsName | MulticastGroup | None = None
+    """How the addresses are found that `peers` leaves open."""
     cluster_secret: bytes = field(default=b"", repr=False)
     """What all brokers of a cluster know, and nobody else; needed where there are peers."""
 
 
 def check_cluster(settings: BrokerSettings) -> None:
     """What has to fit together for a broker that has peers."""
+    _check_discovery(settings)
     if not settings.peers:
         return
     if len(settings.cluster_secret) < SECRET_BYTES_MIN:
@@ -62,6 +67,27 @@ def check_cluster(settings: BrokerSettings) -> None:
         raise InvalidSetting(
             f"broker.session.timeout.ms is {session_ms}, broker.heartbeat.interval.ms {heartbeat_ms}; at least two "
             "heartbeats must fit into a session"
+        )
+
+
+def _check_discovery(settings: BrokerSettings) -> None:
+    if settings.discovery is not None and not settings.peers:
+        raise InvalidSetting(
+            f"discovery is {settings.discovery}, and peers is not given; it has to name the brokers that found the "
+            "cluster, the same on all of them, because two halves that find only themselves must not found two: write "
+            "for instance --peers 1,2,3"
+        )
+    unknown = sorted(broker for broker, address in settings.peers.items() if address is None)
+    if unknown and settings.discovery is None:
+        raise InvalidSetting(
+            f"peers names broker {unknown[0]} without an address; write {unknown[0]}@HOST:PORT, or say with discovery "
+            "how it is found"
+        )
+    host = settings.advertised_host or settings.host
+    if isinstance(settings.discovery, MulticastGroup) and len(host.encode()) > NAME_BYTES_MAX:
+        raise InvalidSetting(
+            f"advertise has a host of {len(host.encode())} bytes; at most {NAME_BYTES_MAX} can be announced; name "
+            "another"
         )
 
 

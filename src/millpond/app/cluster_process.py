@@ -239,9 +239,9 @@ def _check(settings: Settings, brokers: int) -> None:
             f"--cluster is {brokers}; allowed is a number of brokers from {BROKERS_MIN} to {BROKERS_MAX}; write 3, "
             "which goes on when any one of them fails"
         )
-    if settings.peers or settings.cluster_secret:
+    if settings.peers or settings.discovery or settings.cluster_secret:
         raise InvalidSetting(
-            "--cluster starts brokers that are peers of each other, and peers or a cluster secret are given as well; "
+            "--cluster starts brokers that know each other, and peers, discovery or a cluster secret is given as well; "
             "leave those out, or start each broker of a real cluster by itself, without --cluster"
         )
     if settings.advertise is not None:
@@ -295,6 +295,7 @@ def _command(settings: Settings, node_id: int, addresses: Mapping[int, Address],
         "data-dir": f"{settings.data_dir}/{node_id}",
         "kafka": str(addresses[node_id]),
         "node-id": str(node_id),
+        "cluster-id": settings.cluster_id,
         "peers": ",".join(f"{number}@{address}" for number, address in addresses.items()),
         "cluster-secret-file": str(secret_file),
         "http": http,

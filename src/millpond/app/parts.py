@@ -11,6 +11,7 @@ from typing import Any
 from millpond.app.broker_settings import BrokerSettings, quorum_settings, whole
 from millpond.broker.cluster import Cluster
 from millpond.broker.drivers.controller import Controller
+from millpond.broker.drivers.discovery import Finder
 from millpond.broker.drivers.doorkeeper import Doorkeeper
 from millpond.broker.drivers.followers import Followers
 from millpond.broker.drivers.life import BrokerLife
@@ -41,10 +42,10 @@ class Parts:
     metadata: MetadataLog
     partitions: PartitionTable
     life: BrokerLife
-    followers: Followers | None
-    cluster: Cluster | None
     configs: Mapping[str, str]
     """The broker's own settings."""
+    followers: Followers | None = None
+    cluster: Cluster | None = None
 
     @classmethod
     async def open(
@@ -57,18 +58,19 @@ class Parts:
         on_error: Callable[[BaseException], None],
     ) -> "Parts":
         node_id, configs = settings.node_id, settings.configs
-        founders = Membership(tuple(sorted(settings.peers or {node_id: ("", 0)})))
+        founders = Membership(tuple(sorted(settings.peers or {node_id: None})))
         store = await QuorumStore.open(node_id, filesystem, settings.data_directory, clock, founders=founders)
         identity = Identity(
-            node_id=node_id,
-            cluster_id=settings.cluster_id,
-            directory_id=directory_id,
-            secret=settings.cluster_secret,
+            node_id=node_id, cluster_id=settings.cluster_id, directory_id=directory_id, secret=settings.cluster_secret
         )
         links: Links | None = None
+        finder: Finder | None = None
+        if settings.discovery is not None:
+            finder = Finder(settings.discovery, identity, settings.peers, rng, on_error=on_error)
         if settings.peers:
-            links = Links(identity, rng, address_of=lambda broker: _address(broker, settings, told, quorum.image))
-            told = links.told
+            whereabouts = _Whereabouts(settings.peers, finder, image=lambda: quorum.image)
+            links = Links(identity, rng, address_of=whereabouts.address_of, on_unreached=whereabouts.unreached)
+            whereabouts.told = links.told
         send = _nobody if links is None else links.send
         quorum = Quorum(node_id, store, quorum_settings(configs), rng, send=send, on_error=on_error)
         await _check_founders(settings, quorum)
@@ -89,37 +91,42 @@ class Parts:
         )
         partitions.is_this_life = life.is_this_life
         if links is None:
-            return cls(
-                metadata=metadata, partitions=partitions, life=life, followers=None, cluster=None, configs=configs
-            )
-        controller = Controller(
-            node_id,
-            metadata,
-            session_ms=whole("broker.session.timeout.ms", configs),
-            grace_ms=whole("broker.heartbeat.interval.ms", configs),
-            on_error=on_error,
-        )
+            return cls(metadata=metadata, partitions=partitions, life=life, configs=configs)
         return cls(
             metadata=metadata,
             partitions=partitions,
             life=life,
-            followers=_followers(settings, metadata, partitions, links, life, rng, on_error),
-            cluster=Cluster(quorum=quorum, links=links, doorkeeper=Doorkeeper(identity, rng), controller=controller),
             configs=configs,
+            followers=_followers(settings, metadata, partitions, links, life, rng, on_error),
+            cluster=Cluster(
+                identity=identity,
+                founders=founders.voters,
+                quorum=quorum,
+                links=links,
+                doorkeeper=Doorkeeper(identity, rng),
+                controller=_controller(settings, metadata, on_error),
+                finder=finder,
+            ),
         )
 
-    async def join(self, founders: Collection[int], at: tuple[str, int]) -> None:
+    async def join(self, founders: Collection[int], at: tuple[str, int], *, listens_at: str) -> None:
         """Returns when the image is the cluster's, and what this broker leads by it is open.
 
-        One that is not among the founders tells them where it is until it is sent the log.
+        Founders that have to be discovered are waited for before anything else. One that is not among the founders
+        tells them where it is until it is sent the log.
         """
         quorum = self.metadata.quorum
+        if self.cluster is not None and self.cluster.finder is not None:
+            await self.cluster.finder.start(at, interface=listens_at)
+            await self.cluster.finder.wait_founders(is_new=lambda: quorum.is_new)
         quorum.start()
         while not quorum.is_caught_up:
             self._require_welcome()
             if self.cluster is not None and quorum.raft.node_id not in founders:
                 await self.cluster.links.introduce(founders, at)
             await self.metadata.wait_progress()
+        if self.cluster is not None and self.cluster.finder is not None:
+            self.cluster.finder.settle()
         self.metadata.listen(self.partitions.follow)
         self.partitions.follow(EMPTY, self.metadata.image)
         self.partitions.require_all()
@@ -140,6 +147,8 @@ class Parts:
         """Gives up where so many brokers refuse this one that it can never be part of a majority."""
         if self.cluster is None:
             return
+        if self.cluster.finder is not None:
+            self.cluster.finder.look_around(is_new=self.metadata.quorum.is_new)
         refusals, voters = self.cluster.links.refusals, self.metadata.quorum.raft.membership.voters
         if not self.metadata.quorum.raft.membership.is_majority(set(voters) - refusals.keys()):
             raise InvalidSetting("; ".join(dict.fromkeys(map(str, refusals.values()))))
@@ -149,6 +158,8 @@ class Parts:
 
     async def close(self) -> None:
         if self.cluster is not None:
+            if self.cluster.finder is not None:
+                await self.cluster.finder.close()
             await self.cluster.controller.close()
         if self.followers is not None:
             await self.followers.close()
@@ -174,6 +185,18 @@ def _life(
         rack=configs.get("broker.rack") or None,
         heartbeat_seconds=whole("broker.heartbeat.interval.ms", configs) / 1000,
         session_ms=whole("broker.session.timeout.ms", configs),
+        on_error=on_error,
+    )
+
+
+def _controller(
+    settings: BrokerSettings, metadata: MetadataLog, on_error: Callable[[BaseException], None]
+) -> Controller:
+    return Controller(
+        settings.node_id,
+        metadata,
+        session_ms=whole("broker.session.timeout.ms", settings.configs),
+        grace_ms=whole("broker.heartbeat.interval.ms", settings.configs),
         on_error=on_error,
     )
 
@@ -221,16 +244,33 @@ def _nobody(messages: Sequence[Message]) -> None:
     assert not messages, "a broker that is alone has nobody to talk to"
 
 
-def _address(
-    broker: int, settings: BrokerSettings, told: Mapping[int, tuple[str, int]], image: Image
-) -> tuple[str, int] | None:
-    """As the settings say, else as the broker itself said when it joined, or when it registered."""
-    if broker in settings.peers:
-        return settings.peers[broker]
-    if broker in told:
-        return told[broker]
-    known = image.brokers.get(broker)
-    return (known.endpoints[0].host, known.endpoints[0].port) if known is not None else None
+class _Whereabouts:
+    """Of the other brokers, as all who may know it say."""
+
+    def __init__(
+        self, peers: Mapping[int, tuple[str, int] | None], finder: Finder | None, *, image: Callable[[], Image]
+    ) -> None:
+        self._peers = peers
+        self._finder = finder
+        self._image = image
+        self.told: Mapping[int, tuple[str, int]] = {}
+
+    def address_of(self, broker: int) -> tuple[str, int] | None:
+        """As the settings say, else as it was found, else as the broker itself said when it joined, or registered."""
+        if (said := self._peers.get(broker)) is not None:
+            return said
+        if self._finder is not None and (found := self._finder.address_of(broker)) is not None:
+            return found
+        if broker in self.told:
+            return self.told[broker]
+        known = self._image().brokers.get(broker)
+        return (known.endpoints[0].host, known.endpoints[0].port) if known is not None else None
+
+    def unreached(self, broker: int, address: tuple[str, int] | None) -> bool:
+        if self._finder is None or self._peers.get(broker) is not None:
+            return False
+        self._finder.unreached(broker, address)
+        return True
 
 
 def claim_directory(filesystem: Filesystem, settings: BrokerSettings, rng: Rng) -> bytes:

@@ -10,18 +10,21 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from ipaddress import ip_address
+from ipaddress import IPv4Address, ip_address
 from typing import NoReturn
 
 from millpond.app.sources import ENVIRONMENT_CONFIG, Given, Layer, from_environment, from_file, from_flags
+from millpond.core.cluster.discovery import DnsName, MulticastGroup
 from millpond.core.metadata.broker_configs import BROKER_KEYS, check_static
 from millpond.core.metadata.config_keys import INT32_MAX, allowed, parse
 from millpond.model.errors import InvalidSetting
 
 PORT_MAX = 65_535
 OFF = "off"
+MULTICAST = "multicast"
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[!-~]*")
 SECRET_FILE_BYTES_MAX = 4096
+_CLUSTER_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _DIGITS = re.compile(r"[0-9]{1,10}")
 _ADDRESS = re.compile(r"(?:\[(?P<bracketed>[^\[\]\s]+)\]|(?P<plain>[^:\[\]\s]+)):(?P<port>[0-9]{1,5})")
 
@@ -72,8 +75,11 @@ class Settings:
     insecure: bool = False
     """Somebody said in so many words that whoever reaches the port may do everything."""
     log_format: LogFormat = LogFormat.TEXT
-    peers: Mapping[int, Address] = field(default_factory=dict)
-    """The brokers that found the cluster; one that is not among them joins it. Empty for a broker that is alone."""
+    cluster_id: str = "millpond"
+    peers: Mapping[int, Address | None] = field(default_factory=dict)
+    """The brokers that found the cluster; one that is not among them joins it. Empty for a broker that is alone. Where
+    one is found by `discovery`, it has no address here."""
+    discovery: DnsName | MulticastGroup | None = None
     cluster_secret: bytes = field(default=b"", repr=False)
     configs: Mapping[str, str] = field(default_factory=dict)
     """Kafka's broker settings by name."""
@@ -108,7 +114,9 @@ def _checked(own: Mapping[str, Given], configs: Mapping[str, Given]) -> Settings
         offset_store=_offset_store(own["offset-store"]) if "offset-store" in own else defaults.offset_store,
         insecure=_insecure(own["insecure"]) if "insecure" in own else defaults.insecure,
         log_format=_log_format(own["log-format"]) if "log-format" in own else defaults.log_format,
+        cluster_id=_cluster_id(own["cluster-id"]) if "cluster-id" in own else defaults.cluster_id,
         peers=_peers(own["peers"]) if "peers" in own else defaults.peers,
+        discovery=_discovery(own["discovery"]) if "discovery" in own else defaults.discovery,
         cluster_secret=_cluster_secret(own),
         configs=_configs(configs),
     )
@@ -173,15 +181,52 @@ def _offset_store(given: Given) -> str:
     return given.text.strip()
 
 
-def _peers(given: Given) -> Mapping[int, Address]:
-    peers: dict[int, Address] = {}
+def _cluster_id(given: Given) -> str:
+    if _CLUSTER_ID.fullmatch(given.text.strip()) is None:
+        _refuse("cluster-id", given, "1 to 64 letters, digits, dots, dashes and underscores", "write for instance shop")
+    return given.text.strip()
+
+
+def _peers(given: Given) -> Mapping[int, Address | None]:
+    peers: dict[int, Address | None] = {}
     for each in given.text.split(","):
         node_id, at, address = each.strip().partition("@")
-        number = _node_id(Given(node_id, given.source), name="peers") if at else -1
+        number = _node_id(Given(node_id, given.source), name="peers") if at or node_id.isdecimal() else -1
         if number < 0 or number in peers:
-            _refuse("peers", given, "NODE@HOST:PORT for each broker, each once", "write for instance 1@a:9092,2@b:9092")
-        peers[number] = _address("peers", Given(address, given.source))
+            _refuse(
+                "peers",
+                given,
+                "NODE@HOST:PORT for each broker, or NODE where discovery finds it, each once",
+                "write for instance 1@a:9092,2@b:9092",
+            )
+        peers[number] = _address("peers", Given(address, given.source)) if at else None
     return peers
+
+
+def _discovery(given: Given) -> DnsName | MulticastGroup:
+    way, colon, rest = given.text.strip().partition(":")
+    if way == MULTICAST and not colon:
+        return MulticastGroup()
+    found = _ADDRESS.fullmatch(rest)
+    if found is not None and 0 < int(found["port"]) <= PORT_MAX:
+        address = _found_address(found)
+        if way == "dns":
+            return DnsName(address.host, address.port)
+        if way == MULTICAST and _is_group(address.host):
+            return MulticastGroup(address.host, address.port)
+    _refuse(
+        "discovery",
+        given,
+        f"dns:NAME:PORT, {MULTICAST}, or {MULTICAST}:GROUP:PORT with a group from 224.0.0.0 to 239.255.255.255",
+        "write for instance dns:millpond.example:9092",
+    )
+
+
+def _is_group(host: str) -> bool:
+    try:
+        return IPv4Address(host).is_multicast
+    except ValueError:
+        return False
 
 
 def _cluster_secret(own: Mapping[str, Given]) -> bytes:

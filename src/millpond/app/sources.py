@@ -21,7 +21,7 @@ from millpond.model.errors import InvalidSetting
 
 NAMES = (
     *("data-dir", "kafka", "http", "advertise", "node-id", "offset-store", "insecure", "log-format"),
-    *("peers", "cluster-secret", "cluster-secret-file"),
+    *("peers", "discovery", "cluster-id", "cluster-secret", "cluster-secret-file"),
 )
 SET = "set"
 ENVIRONMENT_PREFIX = "MILLPOND_"

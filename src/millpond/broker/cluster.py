@@ -6,14 +6,20 @@ Made by app; nothing here decides anything.
 from dataclasses import dataclass
 
 from millpond.broker.drivers.controller import Controller
+from millpond.broker.drivers.discovery import Finder
 from millpond.broker.drivers.doorkeeper import Doorkeeper
-from millpond.broker.drivers.links import Links
+from millpond.broker.drivers.links import Identity, Links
 from millpond.broker.drivers.quorum import Quorum
 
 
 @dataclass(slots=True, kw_only=True)
 class Cluster:
+    identity: Identity
+    founders: tuple[int, ...]
+    """As the settings name them, in order."""
     quorum: Quorum
     links: Links
     doorkeeper: Doorkeeper
     controller: Controller
+    finder: Finder | None
+    """Where addresses of others are discovered."""

@@ -4,13 +4,14 @@ Made by app; nothing here decides anything.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from millpond.broker.drivers.groups import GroupCoordinator
 from millpond.broker.drivers.metadata import MetadataLog
 from millpond.broker.drivers.partition import Partition
 from millpond.broker.drivers.partitions import PartitionTable
 from millpond.broker.drivers.producer_ids import ProducerIds
+from millpond.core.cluster.announcement import Ignored
 from millpond.core.metadata.image import Image
 from millpond.model.errors import MillpondError, NotLeader, UnknownTopicId, UnknownTopicOrPartition
 from millpond.model.ids import TopicPartition
@@ -31,6 +32,8 @@ class Node:
     groups: GroupCoordinator
     fetch_bytes_max: int
     """The most one fetch answers, whatever it asks for."""
+    datagrams_ignored: Mapping[Ignored, int] = field(default_factory=dict)
+    """Where brokers announce themselves: what else arrived there."""
     is_stopping: bool = False
 
     def find(self, topic: str, topic_id: bytes, partition: int) -> Partition | MillpondError:

@@ -34,10 +34,15 @@ Cluster = Annotated[
 Peers = Annotated[
     Text,
     Option(
-        help="The brokers that found a cluster, this one among them; the same list on each.",
-        metavar="NODE@HOST:PORT,...",
+        help="The brokers that found a cluster; the same list on each. With --discovery, node ids will do.",
+        metavar="NODE[@HOST:PORT],...",
     ),
 ]
+Discovery = Annotated[
+    Text,
+    Option(help="How peers without an address are found.", metavar="dns:NAME:PORT|multicast[:GROUP:PORT]"),
+]
+ClusterId = Annotated[Text, Option(help="The cluster's name.  [dim]millpond[/dim]", metavar="NAME")]
 SecretFile = Annotated[Text, Option(help="A file with the secret that all brokers of a cluster share.", metavar="FILE")]
 Secret = Annotated[Text, Option(hidden=True)]
 Rack = Annotated[Text, Option(help="Where this broker stands; replicas are spread over racks.", metavar="NAME")]
@@ -65,6 +70,8 @@ def up(
     node_id: NodeId = None,
     cluster: Cluster = None,
     peers: Peers = None,
+    discovery: Discovery = None,
+    cluster_id: ClusterId = None,
     cluster_secret_file: SecretFile = None,
     cluster_secret: Secret = None,
     rack: Rack = None,
@@ -89,6 +96,8 @@ def up(
         "advertise": advertise,
         "node-id": node_id,
         "peers": peers,
+        "discovery": discovery,
+        "cluster-id": cluster_id,
         "cluster-secret-file": cluster_secret_file,
         "offset-store": offset_store,
         "log-format": log_format,

@@ -81,6 +81,12 @@ CONNECTIONS_REFUSED = _counter(
     "millpond_connections_refused_total", "Kafka connections turned away because there were too many."
 )
 CONNECTIONS_CLOSED = _counter("millpond_connections_closed_total", "Kafka connections that ended, by reason.", "reason")
+DATAGRAMS_IGNORED = _counter(
+    "millpond_discovery_datagrams_ignored_total",
+    "Datagrams to the multicast group that announced no broker of this cluster: junk, another cluster, or this "
+    "cluster's name with another secret. Only with discovery by multicast.",
+    "reason",
+)
 
 PRODUCED_BYTES = _counter(
     "millpond_topic_produced_bytes_total", "Bytes of record batches appended, as producers compressed them.", "topic"

@@ -60,6 +60,18 @@ ELECTED_UNCLEAN = Event(
     "{partition} is led by a replica that was not in sync: records that were acknowledged may be lost for good",
     ("partition",),
 )
+FOUNDERS_MISSING = Event(
+    "founders_missing",
+    WARNING,
+    "waits for the others that found the cluster; not found by {source} yet: {missing}; {why}",
+    ("missing", "source", "why"),
+)
+BROKER_FOUND = Event(
+    "broker_found",
+    INFO,
+    "broker {node_id} is at {address}, found by {source}",
+    ("node_id", "address", "source"),
+)
 OPEN_TO_EVERYBODY = Event(
     "open_to_everybody",
     WARNING,

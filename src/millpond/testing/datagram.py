@@ -1,17 +1,33 @@
 """Datagrams on the simulated network: each finds its own way, or does not.
 
-Invariant: a datagram arrives whole, unchanged, zero times or more; two may overtake each other.
+Invariant: a datagram arrives whole, unchanged, zero times or more; two may overtake each other. One sent to a group
+goes its own way to each endpoint that has joined, the sender's included.
 Driven by the program that opened the endpoint and by timers on the wire.
 """
 
 import asyncio
 import contextvars
+import socket
 from collections.abc import Callable
+from ipaddress import IPv4Address
 
 from millpond.model.ports import Buffer
 from millpond.testing.hosts import Life
 from millpond.testing.links import Links
 from millpond.testing.transport import Address, SimSocket
+
+
+class SimDatagramSocket(SimSocket):
+    """The one option that means something lets an endpoint join a group."""
+
+    def __init__(self, name: Address, peer: Address | None, groups: set[str]) -> None:
+        super().__init__(name, peer)
+        self._groups = groups
+
+    def setsockopt(self, *option: object) -> None:
+        match option:
+            case (socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, bytes(value)):
+                self._groups.add(str(IPv4Address(value[:4])))
 
 
 class SimDatagramTransport(asyncio.DatagramTransport):
@@ -25,7 +41,9 @@ class SimDatagramTransport(asyncio.DatagramTransport):
         peer: Address | None,
         resolve: Callable[[str | None], str],
     ) -> None:
-        super().__init__({"sockname": name, "peername": peer, "socket": SimSocket(name, peer)})
+        self.groups: set[str] = set()
+        chosen = SimDatagramSocket(name, peer, self.groups)
+        super().__init__({"sockname": name, "peername": peer, "socket": chosen})
         self._links = links
         self._endpoints = endpoints
         self._context = contextvars.copy_context()
@@ -41,11 +59,19 @@ class SimDatagramTransport(asyncio.DatagramTransport):
         self._links.loop.call_soon(protocol.connection_made, self, context=self._context)
 
     def sendto(self, data: Buffer, addr: Address | None = None) -> None:  # type: ignore[override]
-        target = self._peer if addr is None else (self._resolve(addr[0]), addr[1])
-        if target is None:
+        if addr is not None and _is_group(addr[0]):
+            targets = [at for at, each in self._endpoints.items() if at[1] == addr[1] and addr[0] in each.groups]
+        elif addr is not None:
+            targets = [(self._resolve(addr[0]), addr[1])]
+        elif self._peer is not None:
+            targets = [self._peer]
+        else:
             raise ValueError("an endpoint without a remote address needs one for each datagram")
-        if self.is_closing():
-            return
+        if not self.is_closing():
+            for target in targets:
+                self._send(data, target)
+
+    def _send(self, data: Buffer, target: Address) -> None:
         links, source = self._links, self._name[0]
         if links.lost(source, target[0]):
             links.trace.record("datagram lost", source=source, target=target[0])
@@ -81,3 +107,10 @@ class SimDatagramTransport(asyncio.DatagramTransport):
 
     def get_write_buffer_size(self) -> int:
         return 0
+
+
+def _is_group(host: str) -> bool:
+    try:
+        return IPv4Address(host).is_multicast
+    except ValueError:  # hosts have names here
+        return False

@@ -384,9 +384,8 @@ class SimLoop(asyncio.BaseEventLoop):
     async def getaddrinfo(  # type: ignore[override]
         self, host: str | bytes | None, port: int | str | None, **options: object
     ) -> list[tuple[socket.AddressFamily, socket.SocketKind, int, str, Address]]:
-        """A name is its own address here."""
-        address = (self.network.resolve(host), int(port or 0))
-        return [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", address)]
+        found = [(each, int(port or 0)) for each in self.network.look_up(host)]
+        return [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", address) for address in found]
 
     async def getnameinfo(self, *arguments: object) -> NoReturn:
         raise NotImplementedError("simulated hosts have names and no numbers")

@@ -36,6 +36,7 @@ class SimNetwork:
         self._links = Links(loop, rng, trace)
         self._trace = trace
         self._names = {OUTSIDE}
+        self._listed: dict[str, list[str]] = {}
         self._servers: dict[Address, SimServer] = {}
         self._endpoints: dict[Address, SimDatagramTransport] = {}
         self._transports: dict[SimTransport, None] = {}
@@ -86,6 +87,16 @@ class SimNetwork:
         if name not in self._names:
             raise socket.gaierror(socket.EAI_NONAME, f"no simulated host is called {name!r}")
         return name
+
+    def name(self, name: str, hosts: Sequence[str]) -> None:
+        """What the name server says from now on; nothing, and it does not know the name."""
+        self._listed[name] = list(hosts)
+
+    def look_up(self, name: str | bytes | None) -> list[str]:
+        """A host's name is its own address here; other names stand for hosts, as `name` said."""
+        if isinstance(name, str) and self._listed.get(name):
+            return self._listed[name]
+        return [self.resolve(name)]
 
     def _free_port(self, host: str) -> int:
         port = self._ports.get(host, EPHEMERAL_PORT_MIN)

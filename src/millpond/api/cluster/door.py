@@ -11,7 +11,7 @@ from typing import Any
 
 from millpond.broker.cluster import Cluster
 from millpond.broker.drivers.doorkeeper import Session
-from millpond.protocol.messages.cluster_registry import CLUSTER_APIS, GREETINGS
+from millpond.protocol.messages.cluster_registry import CLUSTER_APIS, GREETINGS, MEET
 from millpond.protocol.messages.compiler import decode
 from millpond.protocol.messages.fields import Message
 
@@ -30,7 +30,7 @@ class ClusterDoor:
     def handle(self, key: int, version: int, frame: memoryview, position: int, session: Session) -> Message | None:
         """The answer, or None where there is to be none. Raises Unwelcome and MalformedMessage."""
         api = CLUSTER_APIS.get(key)
-        if api is None or not api.serves(version) or (session.broker is None and key not in GREETINGS):
+        if api is None or not api.serves(version) or not _may_ask(key, session):
             raise Unwelcome
         request, _ = decode(api.request_class, frame, version, position)
         handler = self._handlers.get(key)
@@ -40,3 +40,9 @@ class ClusterDoor:
         if session.broker is not None:
             self._cluster.doorkeeper.heard(session.broker)
         return handler(self._cluster, request, session)
+
+
+def _may_ask(key: int, session: Session) -> bool:
+    if key in GREETINGS:
+        return True
+    return session.broker is not None and (key == MEET) == session.is_meeting

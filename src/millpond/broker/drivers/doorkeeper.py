@@ -12,7 +12,8 @@ from millpond.broker.drivers.links import Identity
 from millpond.core.cluster.handshake import NONCE_BYTES, Handshake, Side
 from millpond.model.ports import Rng
 from millpond.protocol.messages.hello import HelloRequest, HelloResponse
-from millpond.protocol.messages.prove import REFUSED, TAKEN, ProveRequest, ProveResponse
+from millpond.protocol.messages.meet import ANYBODY
+from millpond.protocol.messages.prove import ITSELF, REFUSED, TAKEN, ProveRequest, ProveResponse
 
 PRESENT_SECONDS = 10.0
 """A broker that said something within this time is there, so that another by its name is not."""
@@ -24,6 +25,8 @@ class Session:
 
     handshake: Handshake | None = None
     broker: int | None = None
+    is_meeting: bool = False
+    """It asked for nobody in particular, and may ask nothing but who is here."""
 
 
 class Doorkeeper:
@@ -37,32 +40,35 @@ class Doorkeeper:
     def hello(self, session: Session, request: HelloRequest) -> HelloResponse:
         why_not = self._why_not(request)
         if why_not is not None:
-            return HelloResponse(
-                error_code=TAKEN if request.node_id == self._identity.node_id else REFUSED, error_message=why_not
-            )
+            code, message = why_not
+            return HelloResponse(error_code=code, error_message=message)
         nonce = self._rng.getrandbits(8 * NONCE_BYTES).to_bytes(NONCE_BYTES, "big")
         session.broker = None
+        session.is_meeting = request.node_id_expected == ANYBODY
         session.handshake = Handshake(
             cluster_id=request.cluster_id,
             client=request.node_id,
             client_directory=request.directory_id,
-            server=self._identity.node_id,
+            server=ANYBODY if session.is_meeting else self._identity.node_id,
             client_nonce=request.nonce,
             server_nonce=nonce,
         )
         return HelloResponse(nonce=nonce)
 
-    def _why_not(self, request: HelloRequest) -> str | None:
+    def _why_not(self, request: HelloRequest) -> tuple[int, str] | None:
         mine = self._identity
         if request.cluster_id != mine.cluster_id:
-            return (
+            return REFUSED, (
                 f"broker {mine.node_id} belongs to cluster {mine.cluster_id!r}, and broker {request.node_id} to "
-                f"{request.cluster_id!r}; look at peers and at the cluster id"
+                f"{request.cluster_id!r}; look at peers, discovery and cluster-id"
             )
+        if request.node_id == mine.node_id and request.directory_id == mine.directory_id:
+            return ITSELF, f"broker {mine.node_id} talks to itself; give each broker its own address in peers"
         if request.node_id == mine.node_id:
-            return f"node id {mine.node_id} is taken by another broker; give each broker of a cluster its own node-id"
-        if request.node_id_expected != mine.node_id:
-            return (
+            taken = f"node id {mine.node_id} is taken by another broker; give each broker of a cluster its own node-id"
+            return TAKEN, taken
+        if request.node_id_expected not in (mine.node_id, ANYBODY):
+            return REFUSED, (
                 f"broker {mine.node_id} answers where broker {request.node_id_expected} is expected; correct the "
                 "addresses in peers"
             )

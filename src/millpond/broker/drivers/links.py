@@ -39,8 +39,9 @@ from millpond.protocol.messages.fetch import FetchRequest, FetchResponse
 from millpond.protocol.messages.fields import Message
 from millpond.protocol.messages.headers import parse_response_header, request_frame
 from millpond.protocol.messages.hello import HelloRequest, HelloResponse
+from millpond.protocol.messages.meet import ANYBODY, MeetRequest, MeetResponse
 from millpond.protocol.messages.propose_change import ProposeChangeRequest, ProposeChangeResponse
-from millpond.protocol.messages.prove import TAKEN, ProveRequest, ProveResponse
+from millpond.protocol.messages.prove import ITSELF, REFUSED, TAKEN, ProveRequest, ProveResponse
 from millpond.protocol.messages.raft_messages import RaftMessagesRequest
 
 CONNECT_SECONDS = 2.0
@@ -57,6 +58,9 @@ COPIES_BYTES_MAX = 128 * MIB
 FETCH_VERSION = 17
 
 Response = TypeVar("Response", bound=Message)
+OnUnreached = Callable[[int, tuple[str, int] | None], bool]
+"""A broker does not answer at the address, or another does, or its address is not known; returns whether it is looked
+for elsewhere: a refusal by whoever is there says nothing, then."""
 
 
 class Unanswered(Exception):
@@ -66,10 +70,11 @@ class Unanswered(Exception):
 class RefusedByPeer(Exception):
     """The other broker does not want this one; `str(error)` says why, and what to do."""
 
-    def __init__(self, why: str | None, *, is_taken: bool = False) -> None:
+    def __init__(self, why: str | None, *, code: int = REFUSED) -> None:
         super().__init__(why or "no reason given")
-        self.is_taken = is_taken
+        self.is_taken = code == TAKEN
         """Another broker has this one's node id: going on would do harm."""
+        self.is_itself = code == ITSELF
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +105,7 @@ class Link:
         *,
         address_of: Callable[[int], tuple[str, int] | None],
         on_refused: Callable[[int, RefusedByPeer | None], None],
+        on_unreached: OnUnreached,
         answer_bytes_max: int = ANSWER_BYTES_MAX,
     ) -> None:
         self._loop = asyncio.get_running_loop()
@@ -109,6 +115,9 @@ class Link:
         self._rng = rng
         self._address_of = address_of
         self._on_refused = on_refused
+        self._on_unreached = on_unreached
+        self._address: tuple[str, int] | None = None
+        """Where it was tried last."""
         self._connection: ClientConnection | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._failures = 0
@@ -202,19 +211,10 @@ class Link:
             self._connecting = self._loop.create_task(self._connect())
 
     async def _connect(self) -> None:
-        connection: ClientConnection | None = None
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
-                address = self._address_of(self._to)
-                if address is None:
-                    raise Unanswered(f"it is not known where broker {self._to} is")
-                connection = await open_connection(
-                    *address, on_frame=self._on_frame, on_lost=self._on_lost, frame_bytes_max=self._answer_bytes_max
-                )
-                await self._greet(connection)
+                connection = await self._open()
         except (OSError, TimeoutError, Unanswered, RefusedByPeer, MalformedMessage) as error:
-            if connection is not None:
-                connection.abort()
             self._failed(error)
         else:
             self._failures = 0
@@ -226,11 +226,36 @@ class Link:
             self._waiting.clear()
             self._connecting = None
 
+    async def _open(self) -> ClientConnection:
+        """To a broker that has proved itself."""
+        self._address = self._address_of(self._to)
+        if self._address is None:
+            raise Unanswered(f"it is not known where broker {self._to} is")
+        connection = await open_connection(
+            *self._address, on_frame=self._on_frame, on_lost=self._on_lost, frame_bytes_max=self._answer_bytes_max
+        )
+        try:
+            await self._greet(connection)
+        except BaseException:
+            connection.abort()
+            raise
+        return connection
+
+    async def ask_once(self, message: Message, response_class: type[Response]) -> Response:
+        """On a connection of its own. Raises what became of it where no answer did."""
+        async with asyncio.timeout(CONNECT_SECONDS):
+            connection = await self._open()
+            try:
+                return await self._ask(connection, message, response_class)
+            finally:
+                connection.abort()
+
     def _failed(self, error: Exception) -> None:
         self._failures += 1
         pause = min(BACKOFF_SECONDS_MAX, BACKOFF_SECONDS_MIN * 2 ** min(self._failures, 10))
         self._not_before = self._loop.time() + self._rng.uniform(pause / 2, pause)
-        if isinstance(error, RefusedByPeer):
+        is_looked_for = self._on_unreached(self._to, self._address)
+        if isinstance(error, RefusedByPeer) and (error.is_taken or not is_looked_for):
             self._on_refused(self._to, error)
 
     async def _greet(self, connection: ClientConnection) -> None:
@@ -244,7 +269,7 @@ class Link:
         )
         challenge = await self._ask(connection, hello, HelloResponse)
         if challenge.error_code:
-            raise RefusedByPeer(challenge.error_message, is_taken=challenge.error_code == TAKEN)
+            raise RefusedByPeer(challenge.error_message, code=challenge.error_code)
         handshake = Handshake(
             cluster_id=mine.cluster_id,
             client=mine.node_id,
@@ -259,16 +284,20 @@ class Link:
             )
         except Unanswered:
             raise RefusedByPeer(
-                f"broker {self._to} ended the connection when it was shown this broker's proof: its cluster secret is "
+                f"{self._name} ended the connection when it was shown this broker's proof: its cluster secret is "
                 "another one, most likely; give all brokers of a cluster the same"
             ) from None
         if proved.error_code:
-            raise RefusedByPeer(proved.error_message, is_taken=proved.error_code == TAKEN)
+            raise RefusedByPeer(proved.error_message, code=proved.error_code)
         if not handshake.is_proved_by(proved.proof, Side.SERVER, mine.secret):
             raise RefusedByPeer(
-                f"whoever answers at the address of broker {self._to} does not know the cluster secret; look at peers, "
-                "and give all brokers of a cluster the same secret"
+                f"whoever answers at the address of {self._name} does not know the cluster secret; look at peers and "
+                "discovery, and give all brokers of a cluster the same secret"
             )
+
+    @property
+    def _name(self) -> str:
+        return "the broker there" if self._to == ANYBODY else f"broker {self._to}"
 
     async def close(self) -> None:
         self._is_closed = True
@@ -279,12 +308,28 @@ class Link:
             self._connection.abort()
 
 
+async def meet(identity: Identity, rng: Rng, address: tuple[str, int]) -> MeetResponse:
+    """Whoever is there. Raises OSError, TimeoutError, Unanswered, RefusedByPeer and MalformedMessage."""
+    link = Link(
+        ANYBODY, identity, rng, address_of=lambda _: address, on_refused=lambda *_: None, on_unreached=lambda *_: False
+    )
+    return await link.ask_once(MeetRequest(), MeetResponse)
+
+
 class Links:
-    def __init__(self, identity: Identity, rng: Rng, *, address_of: Callable[[int], tuple[str, int] | None]) -> None:
+    def __init__(
+        self,
+        identity: Identity,
+        rng: Rng,
+        *,
+        address_of: Callable[[int], tuple[str, int] | None],
+        on_unreached: OnUnreached = lambda *_: False,
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self._identity = identity
         self._rng = rng
         self._address_of = address_of
+        self._on_unreached = on_unreached
         self._links: dict[tuple[int, Purpose], Link] = {}
         self.refusals: dict[int, RefusedByPeer] = {}
         """Brokers that do not want this one, and why."""
@@ -300,6 +345,7 @@ class Links:
                 self._rng,
                 address_of=self._address_of,
                 on_refused=self._note_refusal,
+                on_unreached=self._on_unreached,
                 answer_bytes_max=COPIES_BYTES_MAX if purpose is Purpose.COPIES else ANSWER_BYTES_MAX,
             )
         return link

@@ -15,7 +15,7 @@ from millpond.broker.drivers.quorum_store import QuorumStore
 from millpond.core.metadata.changes import Change, decode_change, decode_image, encode_change, encode_image
 from millpond.core.metadata.commands import Command
 from millpond.core.metadata.image import EMPTY, Image, apply_all
-from millpond.core.raft.durable import Entry, EntryKind, Snapshot
+from millpond.core.raft.durable import FIRST_TERM, Entry, EntryKind, Snapshot
 from millpond.core.raft.membership import AddLearner, PromoteLearner, RemoveNode
 from millpond.core.raft.membership import Change as MembershipChange
 from millpond.core.raft.messages import Message
@@ -112,12 +112,14 @@ class Quorum:
         self._bytes_since_snapshot = 0
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
+        self._is_started = False
         self._is_closed = False
         self.trouble: StorageError | None = None
         """Why nothing can be kept at the moment, or ever again."""
         self.raft = Raft(node_id, settings.raft, rng, store.state, now=self._loop.time())
 
     def start(self) -> None:
+        self._is_started = True
         self._drain()
 
     # What others ask
@@ -130,6 +132,12 @@ class Quorum:
     @property
     def leader(self) -> int | None:
         return self.raft.leader
+
+    @property
+    def is_new(self) -> bool:
+        """Whether nobody has led yet, as far as this broker knows: it has promised nothing, and the cluster may not be
+        founded."""
+        return self.raft.term <= FIRST_TERM
 
     @property
     def is_caught_up(self) -> bool:
@@ -163,7 +171,8 @@ class Quorum:
             self._waiting.pop(waiter, None)
 
     def receive(self, message: Message) -> None:
-        if self._is_closed or self._is_broken():
+        """Before the start it is lost: a broker that waits for founders must not vote for any."""
+        if not self._is_started or self._is_closed or self._is_broken():
             return
         self.raft.receive(message, self._loop.time())
         self._drain()

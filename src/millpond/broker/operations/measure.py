@@ -40,6 +40,8 @@ class Meter:
         self._add_process(to)
         add_requests(to, self._requests)
         add_network(to, self._network)
+        for why, count in node.datagrams_ignored.items():
+            to.add(catalogue.DATAGRAMS_IGNORED, (why.value,), count)
         add_storage(to, node.partitions.facts)
         to.add(catalogue.LOGS_FAILED, (), len(failed_logs(node)))
         await _add_partitions(to, list(node.partitions))

@@ -2,8 +2,12 @@
 
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Final
 
 from millpond.core.raft.membership import Membership
+
+FIRST_TERM: Final = 1
+"""In which founders begin, and nobody leads."""
 
 
 class EntryKind(IntEnum):
@@ -56,8 +60,8 @@ class DurableState:
 
         The founders are an entry like any later membership, so that a node that joins learns of them from the log.
         """
-        founders = Entry(1, 1, EntryKind.MEMBERSHIP, membership.to_bytes())
-        return cls(HardState(term=1), _NOTHING, (founders,))
+        founders = Entry(1, FIRST_TERM, EntryKind.MEMBERSHIP, membership.to_bytes())
+        return cls(HardState(term=FIRST_TERM), _NOTHING, (founders,))
 
     @classmethod
     def joining(cls) -> "DurableState":

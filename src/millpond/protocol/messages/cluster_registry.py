@@ -16,7 +16,9 @@ CLUSTER_APIS: Final[dict[int, Api]] = {
         (20003, "ProposeChange", "propose_change"),
         (20004, "BrokerHeartbeat", "broker_heartbeat"),
         (20005, "ChangeMembers", "change_members"),
+        (20006, "Meet", "meet"),
     )
 }
 GREETINGS: Final = frozenset({20000, 20001})
 """What a connection may say before it has proved itself."""
+MEET: Final = 20006

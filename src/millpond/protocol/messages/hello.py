@@ -18,7 +18,7 @@ class HelloRequest:
     node_id: int = int32()
     directory_id: bytes = uuid()
     node_id_expected: int = int32()
-    """Whom the asker wants to talk to."""
+    """Whom the asker wants to talk to, or ANYBODY (Meet)."""
     nonce: bytes = data()
 
 

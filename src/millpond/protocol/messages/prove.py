@@ -9,7 +9,9 @@ from millpond.protocol.messages.fields import data, int16, served, string, wire
 
 REFUSED: Final = 1
 TAKEN: Final = 2
-"""In answers to Hello and Prove: not now, or with these settings never; and, another broker has this node id."""
+ITSELF: Final = 3
+"""In answers to Hello and Prove: not now, or with these settings never; another broker has this node id; and, it is the
+asker's own."""
 
 
 @wire
