@@ -42,7 +42,7 @@ class ClusterBroker(BrokerProcess):
 
     def __init__(self, node_id: int, directory: Path, port: int, peers: str, configs: Mapping[str, str]) -> None:
         self.node_id = node_id
-        self._peers = peers
+        self.peers = peers
         self._secret_file = directory / "secret"
         self._directory = directory / str(node_id)
         self._sets = [f"--set={name}={value}" for name, value in configs.items()]
@@ -53,7 +53,7 @@ class ClusterBroker(BrokerProcess):
 
     def launch(self) -> None:
         command = [sys.executable, "-m", "millpond.cli", "up", "--data-dir", str(self._directory)]
-        own = ["--kafka", self.address, "--node-id", str(self.node_id), "--peers", self._peers]
+        own = ["--kafka", self.address, "--node-id", str(self.node_id), "--peers", self.peers]
         own += ["--cluster-secret-file", str(self._secret_file), "--http", "off", "--log-format", "json"]
         self._process = subprocess.Popen(
             [*command, *own, *self._sets], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -73,6 +73,12 @@ class ClusterBroker(BrokerProcess):
 
     def wait_started(self) -> None:
         assert self._started.wait(STATE_SECONDS_MAX), self.told
+
+    def wait_ended(self) -> int:
+        """The exit code of one that ends by itself."""
+        code = self._process.wait(STATE_SECONDS_MAX)
+        self._end(signal.SIGKILL)
+        return code
 
     def start(self) -> None:
         self.launch()

@@ -4,7 +4,9 @@ cluster.
 Driven by broker.py.
 """
 
+import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +35,8 @@ from millpond.storage.checkpoints import make_directory, read_document, write_do
 from millpond.telemetry.events import ELECTED_UNCLEAN, tell
 
 NODE_DOCUMENT = "node"
+LOOK_SECONDS = 0.25
+"""Between two looks at whether others refuse a broker that registers."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -103,7 +107,7 @@ class Parts:
                 founders=founders.voters,
                 quorum=quorum,
                 links=links,
-                doorkeeper=Doorkeeper(identity, rng),
+                doorkeeper=Doorkeeper(identity, rng, has_forgotten=quorum.has_forgotten),
                 controller=_controller(settings, metadata, on_error),
                 finder=finder,
             ),
@@ -134,14 +138,22 @@ class Parts:
 
     async def register(self, endpoints: tuple[Endpoint, ...]) -> None:
         """However long it takes: without a majority there is nothing to serve."""
+        registering = asyncio.ensure_future(self._register(endpoints))
+        try:
+            while not registering.done():
+                await asyncio.wait([registering], timeout=LOOK_SECONDS)
+                self._require_welcome()
+        finally:
+            registering.cancel()
+        await registering
+
+    async def _register(self, endpoints: tuple[Endpoint, ...]) -> None:
         while True:
-            try:
+            with suppress(ControllerUnavailable):
                 await self.life.register(endpoints, doubtful=self.partitions.doubtful())
                 if self.cluster is not None:
                     await self.metadata.submit(lambda image: agree(image, self.configs))
                 return
-            except ControllerUnavailable:
-                self._require_welcome()
 
     def _require_welcome(self) -> None:
         """Gives up where so many brokers refuse this one that it can never be part of a majority."""

@@ -1,22 +1,33 @@
-"""`millpond cluster`: what a cluster says of itself.
+"""`millpond cluster`: what a cluster says of itself, and which of its brokers vote.
 
 millpond cluster status --bootstrap 127.0.0.1:9092
+millpond cluster demote 3
+millpond cluster promote 3
 """
 
 import time
 from enum import Enum
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
-from typer import Option
+from typer import Argument, Option
 
 from millpond.app.refusals import CannotStart
 from millpond.app.settings import parse_address
-from millpond.cli.asking import CannotReach
+from millpond.cli.asking import Asking, CannotReach
 from millpond.cli.cluster_state import ClusterState, look
 from millpond.cli.documents import as_json, as_yaml
+from millpond.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
+from millpond.protocol.messages.fields import Message
+from millpond.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 
-cluster = typer.Typer(name="cluster", help="Look at a cluster.", no_args_is_help=True)
+cluster = typer.Typer(name="cluster", help="Look at a cluster; say which of its brokers vote.", no_args_is_help=True)
+
+Bootstrap = Annotated[str, Option(help="Any broker of the cluster.", metavar="HOST:PORT")]
+Timeout = Annotated[float, Option(help="How long to wait for each answer.", metavar="SECONDS", min=0.1)]
+BrokerId = Annotated[int, Argument(help="Its node id.", metavar="BROKER")]
+HERE = "127.0.0.1:9092"
+VOTER_VERSION = 0
 
 
 class Output(Enum):
@@ -25,16 +36,11 @@ class Output(Enum):
     YAML = "yaml"
 
 
-@cluster.callback()
-def _commands() -> None:
-    """Look at a cluster."""
-
-
 @cluster.command()
 def status(
-    bootstrap: Annotated[str, Option(help="Any broker of the cluster.", metavar="HOST:PORT")] = "127.0.0.1:9092",
+    bootstrap: Bootstrap = HERE,
     output: Annotated[Output, Option(help="For people, or for programs.")] = Output.TABLE,
-    timeout: Annotated[float, Option(help="How long to wait for each answer.", metavar="SECONDS", min=0.1)] = 10.0,
+    timeout: Timeout = 10.0,
 ) -> None:
     """The controller and its quorum, the brokers, and the partitions that are not as they should be."""
     address = parse_address("--bootstrap", bootstrap)
@@ -49,6 +55,40 @@ def status(
             typer.echo(as_yaml(state.document()))
         case Output.TABLE:
             _show(state)
+
+
+@cluster.command()
+def demote(broker: BrokerId, bootstrap: Bootstrap = HERE, timeout: Timeout = 10.0) -> None:
+    """A broker no longer votes on the cluster's metadata; what it keeps, it goes on keeping.
+
+    Where a voter has lost its disk: demote it, start it with an empty data directory and with peers that do not name
+    it, and promote it.
+    """
+    asked = RemoveRaftVoterRequest(voter_id=broker)
+    _change(asked, RemoveRaftVoterResponse, bootstrap, timeout)
+    typer.echo(f"broker {broker} does not vote any more")
+
+
+@cluster.command()
+def promote(broker: BrokerId, bootstrap: Bootstrap = HERE, timeout: Timeout = 10.0) -> None:
+    """A broker that has joined votes on the cluster's metadata too."""
+    asked = AddRaftVoterRequest(voter_id=broker, timeout_ms=int(timeout * 1000))
+    _change(asked, AddRaftVoterResponse, bootstrap, timeout)
+    typer.echo(f"broker {broker} votes")
+
+
+Answers = TypeVar("Answers", RemoveRaftVoterResponse, AddRaftVoterResponse)
+
+
+def _change(request: Message, response_class: type[Answers], bootstrap: str, timeout: float) -> None:
+    address = parse_address("--bootstrap", bootstrap)
+    try:
+        with Asking.connect(address.host, address.port, seconds_max=timeout) as broker:
+            answer = broker.ask(request, response_class, version=VOTER_VERSION)
+    except CannotReach as error:
+        raise CannotStart(str(error)) from None
+    if answer.error_code:
+        raise CannotStart(f"refused: {answer.error_message or answer.error_code}")
 
 
 def _show(state: ClusterState) -> None:

@@ -6,6 +6,7 @@ Driven by the cluster's front door.
 """
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from millpond.broker.drivers.links import Identity
@@ -30,9 +31,11 @@ class Session:
 
 
 class Doorkeeper:
-    def __init__(self, identity: Identity, rng: Rng) -> None:
+    def __init__(self, identity: Identity, rng: Rng, *, has_forgotten: Callable[[int, bytes], bool]) -> None:
+        """`has_forgotten` says of a broker and its data directory whether the quorum counts on another one."""
         self._identity = identity
         self._rng = rng
+        self._has_forgotten = has_forgotten
         self._loop = asyncio.get_running_loop()
         self._present: dict[int, tuple[bytes, float]] = {}
         """The directory each broker last spoke from, and when."""
@@ -85,10 +88,13 @@ class Doorkeeper:
         known, heard_at = self._present.get(broker, (directory, 0.0))
         if known != directory and self._loop.time() - heard_at < PRESENT_SECONDS:
             why = (
-                f"node id {broker} is taken by a broker with another data directory, which is up; give each broker of "
-                "a cluster its own node-id"
+                f"node id {broker} is taken by a broker with another data directory, which was up a moment ago; give "
+                "each broker of a cluster its own node-id; if that one is gone for good, start this one again in "
+                f"{PRESENT_SECONDS:.0f} s"
             )
             return ProveResponse(error_code=TAKEN, error_message=why)
+        if not session.is_meeting and self._has_forgotten(broker, directory):
+            return ProveResponse(error_code=TAKEN, error_message=_forgotten(broker))
         session.broker = broker
         self._present[broker] = (directory, self._loop.time())
         return ProveResponse(proof=handshake.proof(Side.SERVER, secret))
@@ -96,3 +102,12 @@ class Doorkeeper:
     def heard(self, broker: int) -> None:
         directory, _ = self._present[broker]
         self._present[broker] = (directory, self._loop.time())
+
+
+def _forgotten(broker: int) -> str:
+    return (
+        f"broker {broker} votes in this cluster, and comes with another data directory than it had: it does not know "
+        "any more what it promised. Start it with the directory it had; if that is lost, run `millpond cluster demote "
+        f"{broker}`, start it with an empty directory and with peers that do not name it, and let it vote again with "
+        f"`millpond cluster promote {broker}`"
+    )

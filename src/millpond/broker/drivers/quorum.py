@@ -139,6 +139,16 @@ class Quorum:
         founded."""
         return self.raft.term <= FIRST_TERM
 
+    def has_forgotten(self, broker: int, directory_id: bytes) -> bool:
+        """Whether it votes, and promised what it promised from another data directory. What it says now would be taken
+        for the word of one who remembers: it could vote twice, or for one who lacks what it had."""
+        known = self.image.brokers.get(broker)
+        return (
+            broker in self.raft.membership.voters
+            and known is not None
+            and known.directory_id not in (b"", directory_id)
+        )
+
     @property
     def is_caught_up(self) -> bool:
         """Whether something of the present term has been applied: everything of earlier ones has been, then."""
