@@ -5,8 +5,10 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from millpond.broker.drivers.doorkeeper import PRESENT_SECONDS
 from millpond.core.cluster.announcement import ANNOUNCEMENT_BYTES_MAX, Announcement, Ignored
 from millpond.core.cluster.discovery import DnsName, MulticastGroup
+from millpond.core.raft.membership import PromoteLearner, RemoveNode
 from millpond.model.errors import InvalidSetting
 from millpond.testing import Simulation, simulate
 from millpond.testing.hosts import HostDown
@@ -112,7 +114,7 @@ async def test_founders_that_are_apart_wait_for_each_other(cluster: Discovering)
 
 
 @both_ways
-async def test_those_that_were_there_before_start_with_a_majority_and_one_that_lost_its_disk_finds_them(
+async def test_those_that_were_there_before_start_with_a_majority(
     cluster: Discovering,
 ) -> None:
     await cluster.begin_all()
@@ -122,8 +124,28 @@ async def test_those_that_were_there_before_start_with_a_majority_and_one_that_l
     for task in cluster.begin_soon(1, 2):  # the third is still down
         await asyncio.wait_for(task, A_WHILE)
     assert all_have(cluster, "kept")
+    await cluster.stop_all()
+
+
+@both_ways
+async def test_a_voter_that_lost_its_disk_does_not_vote_before_it_was_demoted_and_promoted(
+    cluster: Discovering,
+) -> None:
+    async def change(members: RemoveNode | PromoteLearner) -> None:
+        assert cluster[1].broker is not None
+        await cluster[1].host.run(cluster[1].broker.node.metadata.change_members(members))
+
+    await cluster.begin_all()
+    assert await cluster[1].create_topic("kept")
+    await cluster[3].stop()
     cluster[3].disk = SimCluster(cluster.sim, 3)[3].disk
-    await asyncio.wait_for(cluster.begin(cluster[3]), A_WHILE)
+    await asyncio.sleep(PRESENT_SECONDS)
+    assert "comes with another data directory than it had" in await refusal_of(cluster, cluster[3])
+    await change(RemoveNode(3))
+    cluster[3].disk = SimCluster(cluster.sim, 3)[3].disk
+    await asyncio.sleep(PRESENT_SECONDS)
+    await cluster.begin(cluster[3], peers=dict.fromkeys((1, 2)))
+    await change(PromoteLearner(3))
     assert all_have(cluster, "kept")
     await cluster.stop_all()
 
