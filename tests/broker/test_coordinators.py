@@ -1,13 +1,18 @@
-"""Who looks after a group: all brokers name the same one."""
+"""Who looks after a group: all brokers name the same one, and a moment of doubt sends nobody away."""
 
 import asyncio
 from collections.abc import Awaitable
+from itertools import count
 
 from millpond.api.kafka.context import Context
 from millpond.api.kafka.handlers import find_coordinator
 from millpond.app.broker import Broker
+from millpond.core.groups.errors import GroupError
+from millpond.core.groups.offsets import FetchedOffsets, FetchOffsets
+from millpond.model.ids import TopicPartition
 from millpond.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from tests.broker.clusters import Machine, SimCluster
+from tests.broker.test_cluster import until
 from tests.broker.test_movement import with_brokers
 
 GROUP_KEY = 0
@@ -28,7 +33,33 @@ async def find(machine: Machine, group: str) -> FindCoordinatorResponse:
     answer = find_coordinator.answer(
         broker_of(machine).node, FindCoordinatorRequest(key=group, key_type=GROUP_KEY), context
     )
-    return await machine.host.run(answer) if isinstance(answer, Awaitable) else answer
+    return await machine.host.run(_awaited(answer)) if isinstance(answer, Awaitable) else answer
+
+
+async def _awaited(answer: Awaitable[FindCoordinatorResponse]) -> FindCoordinatorResponse:
+    return await answer
+
+
+async def coordinator_of_a_group(cluster: SimCluster) -> tuple[Machine, str]:
+    """One that is not the controller: its lease is what the controller gave it."""
+    for number in count():
+        group = f"group-{number}"
+        found = cluster[(await find(cluster[1], group)).node_id]
+        if found is not cluster.controller():
+            await until(lambda: all(broker_of(each).node.groups.has_place for each in cluster.up))
+            return found, group
+    raise AssertionError
+
+
+async def fetch(machine: Machine, group: str) -> FetchedOffsets:
+    async def ask() -> FetchedOffsets:
+        wanted = (TopicPartition("orders", 0),)
+        answer: FetchedOffsets = await broker_of(machine).node.groups.ask(
+            group, lambda token: FetchOffsets(token=token, partitions=wanted)
+        )
+        return answer
+
+    return await machine.host.run(ask())
 
 
 @with_brokers(seeds=3, configs=MANY)
@@ -36,3 +67,25 @@ async def test_brokers_asked_for_the_first_time_name_the_same_coordinator(cluste
     found = await asyncio.gather(*(find(machine, "readers") for machine in cluster.up))
     assert [each.error_code for each in found] == [0, 0, 0]
     assert len({each.node_id for each in found}) == 1
+
+
+@with_brokers(seeds=3, configs=MANY)
+async def test_a_coordinator_without_a_lease_answers_when_it_has_one_again(cluster: SimCluster) -> None:
+    machine, group = await coordinator_of_a_group(cluster)
+    life = broker_of(machine).life
+    await until(life.holds_lease)
+    life._lease.give_up()
+    assert not life.holds_lease()
+    assert (await fetch(machine, group)).error is GroupError.NONE
+
+
+@with_brokers(seeds=3, configs=MANY)
+async def test_a_coordinator_that_hands_over_sends_away_when_another_has_the_group(cluster: SimCluster) -> None:
+    machine, group = await coordinator_of_a_group(cluster)
+    life = broker_of(machine).life
+    await until(life.holds_lease)
+    handing_over = cluster.sim.loop.create_task(machine.host.run(life.hand_over()))
+    await until(lambda: not life.holds_lease())
+    assert (await fetch(machine, group)).error is GroupError.NOT_COORDINATOR
+    await handing_over
+    assert (await find(machine, group)).node_id != machine.node_id

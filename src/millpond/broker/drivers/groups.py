@@ -5,6 +5,7 @@ is looked after by whichever broker leads that.
 Driven by the front doors through `ask`, and by the metadata log through `follow`.
 """
 
+import asyncio
 import struct
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any
@@ -17,12 +18,19 @@ from millpond.core.groups.descriptions import Description, GroupListing, GroupTy
 from millpond.core.groups.effects import Token
 from millpond.core.groups.errors import GroupError
 from millpond.core.groups.lag import Lag, LogFacts
+from millpond.core.groups.offsets import FetchedOffsets
 from millpond.core.groups.records import OffsetCommitted
 from millpond.core.groups.requests import Request, refusal
 from millpond.core.metadata.controller import auto_create
 from millpond.core.metadata.image import EMPTY, Image
 from millpond.core.metadata.internal_topics import CONSUMER_OFFSETS
 from millpond.model.ids import TopicPartition
+
+DOUBT_SECONDS_MAX = 3.0
+"""How long a request waits for this broker to know whether it still looks after a group."""
+LOOK_SECONDS = 0.1
+
+_ELSEWHERE = (GroupError.NOT_COORDINATOR, GroupError.COORDINATOR_NOT_AVAILABLE)
 
 
 class GroupCoordinator:
@@ -58,8 +66,35 @@ class GroupCoordinator:
 
     def _ask(self, group: str, make: Callable[[Token], Request]) -> Awaitable[Any]:
         shard = self._shard_of(group)
+        if shard is None:
+            return self._refuse(group, make)
         # Without a lease another broker may look after the group by now, and have newer offsets.
-        return shard.ask(group, make) if shard is not None and shard.is_led_here else self._refuse(group, make)
+        return self._settled(group, make, shard.ask(group, make) if shard.is_led_here else None)
+
+    async def _settled(self, group: str, make: Callable[[Token], Request], asked: Awaitable[Any] | None) -> Any:  # noqa: ANN401 - as the machine says
+        """The answer, once this broker is sure: a lease that is over is soon renewed, or another broker leads.
+
+        Whoever is sent away meanwhile finds this broker again, if he looks: librdkafka, told so when it asks for
+        offsets, never asks again, and reads nothing. So a question for offsets is also asked again here.
+        """
+        loop = asyncio.get_running_loop()
+        until = loop.time() + DOUBT_SECONDS_MAX
+        while True:
+            answer = await asked if asked is not None else None
+            if answer is not None and not self._is_worth_another_try(group, answer):
+                return answer
+            await self._metadata.quorum.wait_change(loop.time() + LOOK_SECONDS)
+            shard = self._shard_of(group)
+            if shard is None or loop.time() >= until:
+                return await self._refuse(group, make)
+            asked = shard.ask(group, make) if shard.is_led_here else None
+
+    def _is_worth_another_try(self, group: str, answer: object) -> bool:
+        if not isinstance(answer, FetchedOffsets) or answer.error not in _ELSEWHERE:
+            return False
+        shard = self._shard_of(group)
+        # A store that cannot be reached is not asked again and again.
+        return self._shared.store is None or shard is None or not shard.is_led_here
 
     async def _refuse(self, group: str, make: Callable[[Token], Request]) -> Any:  # noqa: ANN401 - as the machine says
         number = self.partition_of(group)
