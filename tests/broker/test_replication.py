@@ -6,8 +6,6 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from millpond.broker.operations.produce import begin, finish
-from millpond.core.groups.errors import GroupError
-from millpond.core.groups.offsets import CommitOffsets, FetchOffsets
 from millpond.model.ids import TimestampMs, TopicPartition
 from millpond.protocol.records import decode_batch, encode_values, iter_batches
 from millpond.testing import Simulation, simulate
@@ -142,30 +140,3 @@ async def test_a_leader_that_is_cut_off_acknowledges_nothing_and_gives_up_what_n
     await send(cluster, b"after")
     await until(lambda: len({tuple(values_on(machine)) for machine in cluster.up}) == 1)
     assert unique(values_on(lost)) == [b"before", b"meanwhile", b"after"]
-
-
-@with_three
-async def test_who_fetches_offsets_is_told_to_ask_again_by_a_coordinator_that_is_not_sure(cluster: SimCluster) -> None:
-    """Any other refusal leaves some clients waiting for ever; of other requests they make the most."""
-
-    async def errors_from(machine: Machine) -> tuple[GroupError, GroupError]:
-        assert machine.broker is not None
-        groups = machine.broker.node.groups
-        fetched = await groups.ask("readers", lambda token: FetchOffsets(token=token, partitions=(AT,)))
-        committed = await groups.ask("readers", lambda token: CommitOffsets(token=token, offsets=()))
-        return fetched.error, committed.error
-
-    async def ask(machine: Machine) -> tuple[GroupError, GroupError]:
-        return await machine.host.run(errors_from(machine))
-
-    await ask(cluster[1])  # there is somewhere to keep groups from now on
-    assert cluster[1].broker is not None
-    number = cluster[1].broker.node.groups.leader_of("readers", 1)
-    others = [machine for machine in cluster.up if machine.node_id != number]
-    sure = (GroupError.NONE, GroupError.NONE)
-    unsure = (GroupError.COORDINATOR_LOAD_IN_PROGRESS, GroupError.NOT_COORDINATOR)
-    assert [await ask(cluster[number]), await ask(others[0])] == [sure, (GroupError.NOT_COORDINATOR,) * 2]
-    cluster.sim.network.partition([cluster[number].name], [machine.name for machine in others])
-    await until(lambda: not cluster[number].broker.life.holds_lease())  # type: ignore[union-attr]
-    assert await ask(cluster[number]) == unsure
-    cluster.sim.network.heal()
