@@ -109,7 +109,7 @@ class Broker:
             host, port = settings.advertised_host or settings.host, settings.advertised_port or server.port
             await parts.join(settings.peers.keys(), (host, port))
             node = _node(settings, parts.metadata, parts.partitions, clock, rng, on_error)
-            await parts.register((Endpoint("PLAINTEXT", host, port),))
+            await parts.register((Endpoint("PLAINTEXT", host, port),), settings.peers.keys())
         except BaseException:
             # What was opened is closed in order, so that the next start finds it so.
             if server.is_listening:

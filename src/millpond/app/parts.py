@@ -125,8 +125,11 @@ class Parts:
         self.partitions.require_all()
         self.partitions.remove_strays(self.metadata.image)
 
-    async def register(self, endpoints: tuple[Endpoint, ...]) -> None:
-        """However long it takes: without a majority there is nothing to serve."""
+    async def register(self, endpoints: tuple[Endpoint, ...], founders: Collection[int]) -> None:
+        """However long it takes: without a majority there is nothing to serve.
+
+        One that was taken out of the quorum, and was not there to hear it, has to tell where it is once more.
+        """
         while True:
             try:
                 await self.life.register(endpoints, doubtful=self.partitions.doubtful())
@@ -135,6 +138,9 @@ class Parts:
                 return
             except ControllerUnavailable:
                 self._require_welcome()
+                if self.cluster is not None:
+                    others = [each for each in founders if each != self.metadata.quorum.raft.node_id]
+                    await self.cluster.links.introduce(others, (endpoints[0].host, endpoints[0].port))
 
     def _require_welcome(self) -> None:
         """Gives up where so many brokers refuse this one that it can never be part of a majority."""

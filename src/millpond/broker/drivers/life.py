@@ -151,7 +151,8 @@ class BrokerLife:
             try:
                 is_known = await self._beat(self._links)
             except MillpondError:
-                is_known = False  # no majority, or no disk: tried again
+                is_known = False  # no majority, or no disk, or not a member any more: tried again
+                await self._ask_for_the_log(self._links)
             except Exception as error:
                 self._on_error(error)
                 is_known = False
