@@ -111,12 +111,12 @@ class Client:
             producer = PipelinedProducer(wire, given, PLACES, self.rng, note=self.note, pause_seconds=0.3)
             for _ in range(self.rng.randrange(1, 6)):
                 await producer.send_all(self.work())
-                await self.pause()
+                await asyncio.sleep(self.rng.uniform(0.1, 3.0))
 
     def work(self) -> dict[int, list[tuple[int, list[bytes]]]]:
         """Batches for some places."""
         places = self.rng.sample(range(len(PLACES)), self.rng.randrange(1, len(PLACES)))
-        return {place: [(self.wall_ms(), self.values()) for _ in range(self.rng.randrange(1, 10))] for place in places}
+        return {place: [(self.wall_ms(), self.values()) for _ in range(self.rng.randrange(1, 8))] for place in places}
 
     async def produce_plainly(self) -> None:
         """Without an id, and so without a second try; some are content with the leader's word."""
