@@ -30,10 +30,25 @@ class Machine:
         self.node_id = node_id
         self.name = f"m{node_id}"
         self.host: SimHost = cluster.sim.host(self.name)
-        self.disk = SimDisk(cluster.sim.loop.chance(f"disk {node_id}"), spend=cluster.sim.loop.spend)
-        self.disk.on_power_cut = self.host.cut_power
+        self.disks = 0
+        self.disk = self._new_disk()
         self.rng = cluster.sim.loop.chance(f"broker {node_id}")
         self.broker: Broker | None = None
+
+    def _new_disk(self) -> SimDisk:
+        purpose = f"disk {self.node_id}" + f" no. {self.disks}" * (self.disks > 0)
+        disk = SimDisk(self.cluster.sim.loop.chance(purpose), spend=self.cluster.sim.loop.spend)
+        disk.on_power_cut = self.host.cut_power
+        self.disks += 1
+        return disk
+
+    def lose_disk(self) -> None:
+        """While it is down: it comes back with an empty one."""
+        self.disk = self._new_disk()
+
+    def holds_lease(self) -> bool:
+        """By its own clock."""
+        return self.broker is not None and self.host.look(self.broker.life.holds_lease)
 
     def settings(self, **changes: object) -> BrokerSettings:
         given: dict[str, object] = {

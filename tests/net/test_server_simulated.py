@@ -349,7 +349,7 @@ def test_requests_set_no_timers() -> None:
                     set_timers.append(callback)
                 return call_at(when, callback, *args, **options)
 
-            sim.loop.call_at = counting  # type: ignore[assignment, method-assign]
+            sim.loop.call_at = counting  # type: ignore[method-assign]
             for _ in range(100):
                 client.writer.write(framed(b"x" * 100)[:50])
                 await asyncio.sleep(0.01)

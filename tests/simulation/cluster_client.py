@@ -34,6 +34,13 @@ class ClusterClient:
         """Where it was found last."""
         return self._known.get((topic, partition))
 
+    def forget(self, topic: str, partition: int) -> None:
+        self._known.pop((topic, partition), None)
+
+    async def wire_to(self, topic: str, partition: int) -> WireClient:
+        """The connection to a partition's leader, for whoever has more than one request under way there."""
+        return self._wire(await self._address((topic, partition)))
+
     # Anybody can answer these
 
     async def create_topic(self, name: str, *, partitions: int, configs: dict[str, str], replicas: int) -> int:
@@ -84,14 +91,24 @@ class ClusterClient:
     # Finding them
 
     async def _at(self, place: Place, ask: Callable[[WireClient], Awaitable[T]]) -> T:
-        address = self._known.get(place)
-        if address is None:
-            address = self._known[place] = await self._somewhere(lambda wire: self._find(wire, place))
+        address = await self._address(place)
         try:
             return await self._ask(address, ask)
         except Unanswered:
             self._known.pop(place, None)
             raise
+
+    async def _address(self, place: Place) -> Address:
+        address = self._known.get(place)
+        if address is None:
+            address = self._known[place] = await self._somewhere(lambda wire: self._find(wire, place))
+        return address
+
+    def _wire(self, address: Address) -> WireClient:
+        if address not in self._wires:
+            host, port = address
+            self._wires[address] = WireClient(host=host, port=port, client_id=self._client_id, rng=self._rng)
+        return self._wires[address]
 
     async def _find(self, wire: WireClient, place: Place) -> Address:
         if isinstance(place, str):
@@ -106,11 +123,8 @@ class ClusterClient:
         return await self._ask(self._rng.choice(self._bootstrap), ask)
 
     async def _ask(self, address: Address, ask: Callable[[WireClient], Awaitable[T]]) -> T:
-        if address not in self._wires:
-            host, port = address
-            self._wires[address] = WireClient(host=host, port=port, client_id=self._client_id, rng=self._rng)
         try:
-            return await ask(self._wires[address])
+            return await ask(self._wire(address))
         except Refused as refusal:
             if refusal.code in LOOK_AGAIN:
                 raise Unanswered(LOOK_AGAIN[refusal.code]) from refusal

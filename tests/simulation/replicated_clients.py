@@ -25,10 +25,11 @@ from tests.simulation.broker_history import (
     Sent,
 )
 from tests.simulation.cluster_client import Address, ClusterClient
+from tests.simulation.pipelined_producer import PipelinedProducer
 from tests.simulation.replicated_history import AcknowledgedByLeader
-from tests.simulation.wire_client import IdempotentProducer, Membership, Refused, Unanswered
+from tests.simulation.wire_client import Membership, Refused, Unanswered
 
-TOPICS = {"orders": (2, "2"), "events": (2, "1")}
+TOPICS = {"orders": (2, 2), "events": (2, 1)}
 """Partitions, and min.insync.replicas."""
 PLACES = (("orders", 0), ("orders", 1), ("events", 0), ("events", 1))
 """The partitions of all topics; a history knows them by their place in this row."""
@@ -52,8 +53,10 @@ class Client:
         wall_ms: Callable[[], int],
         epoch_min: Callable[[int], int],
         groups: list[str],
+        insync_min: int,
     ) -> None:
-        """`epoch_min` is a leader epoch of a partition that no leader is behind any more."""
+        """`insync_min` is the least for every topic, whatever its own is. `epoch_min` is a leader epoch of a partition
+        that no leader is behind any more."""
         self.name = name
         self.bootstrap = bootstrap
         self.rng = rng
@@ -62,6 +65,7 @@ class Client:
         self.wall_ms = wall_ms
         self.epoch_min = epoch_min
         self.groups = groups
+        self.insync_min = insync_min
         self.values_made = 0
         self.commits_made = 0
 
@@ -80,7 +84,7 @@ class Client:
     async def ensure_topics(self) -> None:
         wire = self.connect()
         for topic, (partitions, insync_min) in TOPICS.items():
-            configs = {"segment.bytes": "4000", "min.insync.replicas": insync_min}
+            configs = {"segment.bytes": "4000", "min.insync.replicas": str(max(insync_min, self.insync_min))}
             code = -1
             while code not in (0, TOPIC_ALREADY_EXISTS):
                 try:
@@ -104,14 +108,15 @@ class Client:
                 await self.pause()
                 continue
             self.note(ProducerNamed(given))
-            producers = {topic: IdempotentProducer(wire, topic, given, pause_seconds=0.3) for topic in TOPICS}
-            for _ in range(self.rng.randrange(1, 30)):
-                place, values = self.rng.randrange(len(PLACES)), self.values()
-                topic, partition = PLACES[place]
-                self.note(Sent(place, tuple(values), is_idempotent=True))
-                base = await producers[topic].send(partition, values, timestamp=self.wall_ms())
-                self.note(Acknowledged(f"producer {given}", place, base, tuple(values)))
-                await self.pause()
+            producer = PipelinedProducer(wire, given, PLACES, self.rng, note=self.note, pause_seconds=0.3)
+            for _ in range(self.rng.randrange(1, 6)):
+                await producer.send_all(self.work())
+                await asyncio.sleep(self.rng.uniform(0.1, 3.0))
+
+    def work(self) -> dict[int, list[tuple[int, list[bytes]]]]:
+        """Batches for some places."""
+        places = self.rng.sample(range(len(PLACES)), self.rng.randrange(1, len(PLACES)))
+        return {place: [(self.wall_ms(), self.values()) for _ in range(self.rng.randrange(1, 8))] for place in places}
 
     async def produce_plainly(self) -> None:
         """Without an id, and so without a second try; some are content with the leader's word."""

@@ -40,6 +40,23 @@ class AcknowledgedByLeader:
 
 
 @dataclass(frozen=True, slots=True)
+class Queued:
+    """To be sent after what the producer queued for the partition before."""
+
+    producer: str
+    partition: int
+    values: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AcknowledgedSomewhere:
+    """With acks=all, by an answer that does not say at which offset."""
+
+    partition: int
+    values: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class LastEpoch:
     """Of a partition, told before `ReadInCalm`."""
 
@@ -105,6 +122,43 @@ class LostOnlyWithTheLeader:
                                 raise Violation(f"LostOnlyWithTheLeader: {value!r} at {offset} of {each.partition}")
 
 
+class AcknowledgedIsSomewhere:
+    """Also where the answer did not say at which offset."""
+
+    def __init__(self) -> None:
+        self._kept: list[AcknowledgedSomewhere] = []
+
+    def see(self, event: object) -> None:
+        match event:
+            case AcknowledgedSomewhere():
+                self._kept.append(event)
+            case ReadInCalm():
+                there = {value for _, value in event.records}
+                for each in self._kept:
+                    if each.partition == event.partition and not there.issuperset(each.values):
+                        raise Violation(f"AcknowledgedIsSomewhere: {each.values} of {each.partition}")
+
+
+class OrderOfAProducerStays:
+    """What one producer queued for a partition is there in that order, however often it had to be sent."""
+
+    def __init__(self) -> None:
+        self._places: dict[bytes, tuple[str, int]] = {}
+
+    def see(self, event: object) -> None:
+        match event:
+            case Queued():
+                for value in event.values:
+                    self._places[value] = event.producer, len(self._places)
+            case ReadInCalm():
+                last: dict[str, int] = {}
+                for offset, value in event.records:
+                    producer, number = self._places.get(value, ("", 0))
+                    if producer and last.get(producer, -1) > number:
+                        raise Violation(f"OrderOfAProducerStays: {value!r} at {offset} of {event.partition}")
+                    last[producer] = number
+
+
 class CommittedOffsetsOnceSeenStay(CommittedOffsetsNeverGoBackByThemselves):
     """A commit that anybody has been shown counts as acknowledged from then on."""
 
@@ -120,6 +174,8 @@ INVARIANTS: tuple[Callable[[], Invariant], ...] = (
     WhatWasSeenStays,
     EndsNeverGoBack,
     LostOnlyWithTheLeader,
+    AcknowledgedIsSomewhere,
+    OrderOfAProducerStays,
     NothingTwiceFromAnIdempotentProducer,
     NothingPhantom,
     NoProducerIdTwice,

@@ -3,27 +3,32 @@
 Each leaves out one step that works on every day on which nothing fails. Driven by test_replicated.py.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
 from millpond.broker.drivers import followers
 from millpond.broker.drivers.controller import Controller, Pulse
 from millpond.broker.drivers.followers import Asked, Followers
+from millpond.broker.drivers.group_shard import GroupShard
 from millpond.broker.drivers.life import BrokerLife
 from millpond.broker.drivers.partition import Partition
 from millpond.broker.drivers.quorum import Outcome, Quorum
 from millpond.broker.drivers.quorum_store import QuorumStore
 from millpond.broker.operations import fetch
-from millpond.core.metadata import partition_changes
+from millpond.core.groups.consumer_events import Topic
+from millpond.core.groups.records import Record
+from millpond.core.groups.registry import GroupRegistry
+from millpond.core.metadata import elections, partition_changes
 from millpond.core.metadata.changes import Change
 from millpond.core.metadata.internal_topics import CONSUMER_OFFSETS
 from millpond.core.raft.durable import HardState
 from millpond.core.raft.output import Persist
 from millpond.core.replication.leading import Leading
-from millpond.core.replication.lease import Sessions
+from millpond.core.replication.lease import DRIFT_PERCENT_MAX, Lease, Sessions
+from millpond.core.replication.refusals import Refusals
 from millpond.model.errors import NotLeader
-from millpond.model.ids import Offset
+from millpond.model.ids import LeaderEpoch, Offset
 from millpond.model.ports import Buffer
 from millpond.protocol.messages.fetch import PartitionData
 from millpond.storage.log import Appended, Log
@@ -107,6 +112,27 @@ def find_no_difference_between_logs(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(fetch, "diverging", lambda *arguments, **named: None)
 
 
+def go_on_in_the_epoch_of_an_earlier_leader(patch: pytest.MonkeyPatch) -> None:
+    """So that nobody can tell what one wrote from what the other did."""
+
+    def append(self: Partition, batch: Buffer) -> Appended:
+        epoch, self.leader_epoch = self.leader_epoch, max(self.log.epochs.latest, LeaderEpoch(0))
+        try:
+            return original(self, batch)
+        finally:
+            self.leader_epoch = epoch
+
+    original = Partition.append
+    patch.setattr(Partition, "append", append)
+
+
+def forget_the_epochs_at_restart(patch: pytest.MonkeyPatch) -> None:
+    def begin_epoch(self: Log, epoch: LeaderEpoch, start: Offset) -> None:
+        self.epochs.adopt(self.epochs.begin(epoch, start))
+
+    patch.setattr(Log, "_begin_epoch", begin_epoch)
+
+
 def forget_producers_of_copied_batches(patch: pytest.MonkeyPatch) -> None:
     """A new leader knows nothing of what its predecessor had taken."""
 
@@ -119,6 +145,10 @@ def forget_producers_of_copied_batches(patch: pytest.MonkeyPatch) -> None:
 
     original = Log.append_replicated
     patch.setattr(Log, "append_replicated", append_replicated)
+
+
+def take_what_comes_behind_a_refused_batch(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Refusals, "why_not_yet", lambda self, header: None)
 
 
 # What consumers are shown
@@ -159,6 +189,46 @@ def elect_anybody_who_is_up(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(partition_changes, "may_elect_unclean", lambda image, topic: True)
 
 
+def wait_only_for_those_who_keep_up(patch: pytest.MonkeyPatch) -> None:
+    """The high watermark as if the ISR were already what the leader wants it to be."""
+    patch.setattr(Leading, "_counted", lambda self: {self.broker, *self.isr_wanted(self._now + self._lag_ms_max // 2)})
+
+
+def keep_a_lost_disk_in_sync(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(elections, "_is_lost", lambda image, broker, directory_id: False)
+
+
+# Groups
+
+
+def keep_the_groups_as_they_were_last_led_here(patch: pytest.MonkeyPatch) -> None:
+    def follow(self: GroupShard, topics: Mapping[str, Topic]) -> None:
+        if id(self._partition) in seen:
+            self.registry = seen[id(self._partition)]
+            self._topics = topics
+        else:
+            original(self, topics)
+        seen[id(self._partition)] = self.registry
+
+    original, seen = GroupShard.load, dict[int, GroupRegistry]()
+    patch.setattr(GroupShard, "load", follow)
+
+
+def load_only_what_the_high_watermark_covers(patch: pytest.MonkeyPatch) -> None:
+    """When a leader comes, it does not know yet how far others were told."""
+
+    def kept(self: GroupShard) -> list[Record]:
+        log, known = self._partition.log, self._partition.high_watermark
+        end, log.next_offset = log.next_offset, min(known, log.next_offset)
+        try:
+            return list(original(self))
+        finally:
+            log.next_offset = end
+
+    original = GroupShard._kept
+    patch.setattr(GroupShard, "_kept", kept)
+
+
 # Leases and the controller
 
 
@@ -172,6 +242,15 @@ def fence_without_waiting(patch: pytest.MonkeyPatch) -> None:
         return [(broker, session.epoch) for broker, session in self._sessions.items()]
 
     patch.setattr(Sessions, "due", due)
+
+
+def trust_clocks_to_be_equal(patch: pytest.MonkeyPatch) -> None:
+    """As long as a session, and begun a moment later than it was asked for."""
+
+    def renewed(self: Lease, *, sent_at: int) -> None:
+        self.valid_until = max(self.valid_until, sent_at + self._lease_ms * 100 // (100 - DRIFT_PERCENT_MAX))
+
+    patch.setattr(Lease, "renewed", renewed)
 
 
 def forget_the_vote(patch: pytest.MonkeyPatch) -> None:
@@ -207,7 +286,15 @@ MUTANTS: tuple[tuple[Mutant, int], ...] = (
     (fetch_on_before_it_is_synced, 0),
     (cut_to_the_high_watermark_when_the_leader_changes, 0),
     (find_no_difference_between_logs, 0),
+    (go_on_in_the_epoch_of_an_earlier_leader, 0),
+    (forget_the_epochs_at_restart, 0),
+    (wait_only_for_those_who_keep_up, 0),
+    (keep_a_lost_disk_in_sync, 3),
+    (keep_the_groups_as_they_were_last_led_here, 0),
+    (load_only_what_the_high_watermark_covers, 0),
+    (trust_clocks_to_be_equal, 0),
     (forget_producers_of_copied_batches, 1),
+    (take_what_comes_behind_a_refused_batch, 11),
     (show_consumers_all_there_is, 0),
     (tell_of_an_end_before_it_is_known, 0),
     (serve_without_a_lease, 8),

@@ -47,8 +47,8 @@ from millpond.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
-from millpond.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from millpond.protocol.messages.registry import APIS
+from millpond.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from millpond.protocol.messages.registry import APIS, Api
 from millpond.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from millpond.protocol.records import decode_batch, encode_values, iter_batches
 
@@ -139,21 +139,35 @@ class _Wire(asyncio.Protocol):
             if not answer.done():
                 answer.set_exception(ConnectionResetError("the connection ended"))
 
-    async def exchange(self, correlation_id: int, frame: list[Any]) -> bytes:
+    def send(self, correlation_id: int, frame: list[Any]) -> "asyncio.Future[bytes]":
         if self.transport is None:
             raise ConnectionResetError("the connection ended")
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._waiting[correlation_id] = answer
         self.transport.writelines(frame)
-        return await answer
+        return answer
 
     def abort(self) -> None:
         if self.transport is not None:
             self.transport.abort()
 
 
+class UnderWay(NamedTuple):
+    """A request that was sent and is not answered yet."""
+
+    api: Api
+    version: int
+    connection: _Wire
+    answer: "asyncio.Future[bytes]"
+
+
+class Produced(NamedTuple):
+    base_offset: int
+
+
 class WireClient:
-    """One connection at a time, made when there is something to ask, and one request at a time on it."""
+    """One connection at a time, made when there is something to ask. `ask` has one request under way; whoever wants
+    several sends them one after another, and hears the answers in the same order."""
 
     def __init__(self, *, host: str, port: int, client_id: str, rng: random.Random) -> None:
         self._address = host, port
@@ -162,18 +176,28 @@ class WireClient:
         self._versions: dict[int, int] = {}
         self._correlation_id = 0
         self._wire: _Wire | None = None
+        self._connecting = asyncio.Lock()
 
     async def ask(self, message: Message, *, seconds_max: float = ANSWER_SECONDS_MAX) -> Any:  # noqa: ANN401 - its response
-        api, version = APIS[message.api_key], self.version(message.api_key)
-        self._correlation_id += 1
-        frame = request_frame(message, version, correlation_id=self._correlation_id, client_id=self._client_id)
         try:
             async with asyncio.timeout(seconds_max):
-                wire = await self._connected()
-                answer = memoryview(await wire.exchange(self._correlation_id, frame))
+                asked = await self._send(message)
+                return self._decode(asked, await asked.answer)
         except (TimeoutError, OSError) as error:
             self.close()
-            raise Unanswered(f"{api.name}: {error!r}") from error
+            raise Unanswered(f"{APIS[message.api_key].name}: {error!r}") from error
+
+    async def _send(self, message: Message) -> UnderWay:
+        return self._send_on(await self._connected(), message)
+
+    def _send_on(self, wire: _Wire, message: Message) -> UnderWay:
+        version = self.version(message.api_key)
+        self._correlation_id += 1
+        frame = request_frame(message, version, correlation_id=self._correlation_id, client_id=self._client_id)
+        return UnderWay(APIS[message.api_key], version, wire, wire.send(self._correlation_id, frame))
+
+    def _decode(self, asked: UnderWay, frame: bytes) -> Any:  # noqa: ANN401 - the response
+        api, version, answer = asked.api, asked.version, memoryview(frame)
         header_version = response_header_version(api.key, version)
         _, position = parse_response_header(answer, header_version=header_version)
         response, end = decode(api.response_class, answer, version, position)
@@ -193,10 +217,11 @@ class WireClient:
             self._wire = None
 
     async def _connected(self) -> _Wire:
-        if self._wire is None or self._wire.transport is None:
-            loop = asyncio.get_running_loop()
-            _, self._wire = await loop.create_connection(_Wire, *self._address)
-        return self._wire
+        async with self._connecting:
+            if self._wire is None or self._wire.transport is None:
+                loop = asyncio.get_running_loop()
+                _, self._wire = await loop.create_connection(_Wire, *self._address)
+            return self._wire
 
     # Topics and records
 
@@ -235,12 +260,29 @@ class WireClient:
 
     async def produce(self, topic: str, partition: int, batch: bytes, *, acks: int = -1) -> int:
         """The base offset, acknowledged by all replicas, or with acks=1 by the leader."""
-        data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=partition, records=batch)])
-        response = await self.ask(ProduceRequest(acks=acks, timeout_ms=1000, topic_data=[data]))
-        answer = response.responses[0].partition_responses[0]
-        _check(answer.error_code, answer.error_message)
-        base_offset: int = answer.base_offset
-        return base_offset
+        return _produced(await self.ask(_produce_request(topic, partition, batch, acks=acks))).base_offset
+
+    async def send_batch(self, topic: str, partition: int, batch: bytes, *, behind: UnderWay | None) -> UnderWay | None:
+        """And waits for nothing more; with acks=all. None where the connection of the one before is gone."""
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS_MAX):
+                wire = await self._connected()
+            if behind is not None and behind.connection is not wire:
+                return None
+            return self._send_on(wire, _produce_request(topic, partition, batch, acks=-1))
+        except (TimeoutError, OSError) as error:
+            self.close()
+            raise Unanswered(f"Produce: {error!r}") from error
+
+    async def hear_produced(self, asked: UnderWay, *, seconds_max: float) -> Produced:
+        """Refused with the error as it is: whoever sends several has to know what each was told."""
+        try:
+            async with asyncio.timeout(seconds_max):
+                response = self._decode(asked, await asked.answer)
+        except (TimeoutError, OSError) as error:
+            self.close()
+            raise Unanswered(f"Produce: {error!r}") from error
+        return _produced(response)
 
     async def fetch(self, topic: str, partition: int, *, start: int, bytes_max: int, wait_ms: int) -> Fetched:
         part = FetchPartition(partition=partition, fetch_offset=start, partition_max_bytes=bytes_max)
@@ -374,6 +416,17 @@ class IdempotentProducer:
             with contextlib.suppress(Unanswered):
                 return await self._client.produce(self._topic, partition, batch)
             await asyncio.sleep(self._pause_seconds)
+
+
+def _produce_request(topic: str, partition: int, batch: bytes, *, acks: int) -> ProduceRequest:
+    data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=partition, records=batch)])
+    return ProduceRequest(acks=acks, timeout_ms=1000, topic_data=[data])
+
+
+def _produced(response: ProduceResponse) -> Produced:
+    answer = response.responses[0].partition_responses[0]
+    _check(answer.error_code, answer.error_message)
+    return Produced(answer.base_offset)
 
 
 def _check(code: int, said: str | None = None) -> None:

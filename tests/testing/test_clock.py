@@ -40,3 +40,32 @@ def test_a_manual_clock_stands_still_until_it_is_turned() -> None:
     assert (clock.monotonic_ms(), clock.wall_ms()) == (1500, WALL_START_MS + 1000)
     with pytest.raises(ValueError, match="does not go back"):
         clock.advance(-1)
+
+
+def test_hosts_clocks_run_at_their_own_rates_and_timers_ring_by_them() -> None:
+    async def scenario(sim: Simulation) -> dict[str, tuple[float, float, int]]:
+        sim.loop.clock_rates |= {"fast": 1.25, "slow": 0.8}
+
+        async def sleep() -> tuple[float, float, int]:
+            began, began_ms = sim.loop.time(), sim.clock.monotonic_ms()
+            await asyncio.sleep(10)
+            took = sim.loop.time() - began
+            return round(sim.loop.true_time(), 6), round(took, 6), sim.clock.monotonic_ms() - began_ms
+
+        return {name: await sim.host(name).run(sleep()) for name in ("fast", "slow", "true")}
+
+    assert simulate(1, scenario) == {
+        "fast": (8.0, 10.0, 10_000),
+        "slow": (20.5, 10.0, 10_000),
+        "true": (30.5, 10.0, 10_000),
+    }
+
+
+def test_a_host_is_asked_by_its_own_clock() -> None:
+    async def scenario(sim: Simulation) -> tuple[float, float]:
+        sim.loop.clock_rates["slow"] = 0.5
+        host = sim.host("slow")
+        await host.run(asyncio.sleep(5))
+        return round(host.look(sim.loop.time), 6), round(sim.loop.time(), 6)
+
+    assert simulate(1, scenario) == (5.0, 10.0)

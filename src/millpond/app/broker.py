@@ -111,7 +111,7 @@ class Broker:
             node = _node(settings, parts.metadata, parts.partitions, clock, rng, on_error)
             if parts.cluster is not None and parts.cluster.finder is not None:
                 node.datagrams_ignored = parts.cluster.finder.ignored
-            await parts.register((Endpoint("PLAINTEXT", host, port),))
+            await parts.register((Endpoint("PLAINTEXT", host, port),), settings.peers.keys())
         except BaseException:
             # What was opened is closed in order, so that the next start finds it so.
             if server.is_listening:

@@ -6,7 +6,6 @@ Driven by broker.py.
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -136,9 +135,9 @@ class Parts:
         self.partitions.require_all()
         self.partitions.remove_strays(self.metadata.image)
 
-    async def register(self, endpoints: tuple[Endpoint, ...]) -> None:
+    async def register(self, endpoints: tuple[Endpoint, ...], founders: Collection[int]) -> None:
         """However long it takes: without a majority there is nothing to serve."""
-        registering = asyncio.ensure_future(self._register(endpoints))
+        registering = asyncio.ensure_future(self._register(endpoints, founders))
         try:
             while not registering.done():
                 await asyncio.wait([registering], timeout=LOOK_SECONDS)
@@ -147,13 +146,18 @@ class Parts:
             registering.cancel()
         await registering
 
-    async def _register(self, endpoints: tuple[Endpoint, ...]) -> None:
+    async def _register(self, endpoints: tuple[Endpoint, ...], founders: Collection[int]) -> None:
+        """One that was taken out of the quorum, and was not there to hear it, has to tell where it is once more."""
         while True:
-            with suppress(ControllerUnavailable):
+            try:
                 await self.life.register(endpoints, doubtful=self.partitions.doubtful())
                 if self.cluster is not None:
                     await self.metadata.submit(lambda image: agree(image, self.configs))
                 return
+            except ControllerUnavailable:
+                if self.cluster is not None:
+                    others = [each for each in founders if each != self.metadata.quorum.raft.node_id]
+                    await self.cluster.links.introduce(others, (endpoints[0].host, endpoints[0].port))
 
     def _require_welcome(self) -> None:
         """Gives up where so many brokers refuse this one that it can never be part of a majority."""

@@ -13,7 +13,7 @@ WALL_START_MS = 1_767_225_600_000
 
 
 class VirtualTime(Protocol):
-    def time_ns(self) -> int: ...
+    def time(self) -> float: ...
 
 
 class SimClock:
@@ -24,7 +24,7 @@ class SimClock:
         self._skews_ms: dict[str, int] = {}
 
     def monotonic_ms(self) -> int:
-        return self._loop.time_ns() // 1_000_000
+        return round(self._loop.time() * 1e9) // 1_000_000
 
     def wall_ms(self) -> int:
         return WALL_START_MS + self.monotonic_ms() + self._skews_ms.get(current_host(), 0)

@@ -78,7 +78,7 @@ class SimDatagramTransport(asyncio.DatagramTransport):
             return
         twice = links.rng.random() < links.conditions(source, target[0]).duplicate_chance
         for _ in range(2 if twice else 1):
-            when = links.loop.time() + links.delay_seconds(source, target[0])
+            when = links.loop.true_time() + links.delay_seconds(source, target[0])
             links.at(when, self._arrive, bytes(data), target)
 
     def _arrive(self, data: bytes, target: Address) -> None:

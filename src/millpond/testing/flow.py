@@ -116,7 +116,7 @@ class Flow:
 
     def _launch(self, segment: bytes) -> None:
         links, source, target = self._links, self._source.host, self._target.host
-        arrival = links.loop.time() + links.delay_seconds(source, target)
+        arrival = links.loop.true_time() + links.delay_seconds(source, target)
         retransmit_seconds = links.conditions(source, target).retransmit_ms_min / 1000
         for _ in range(LOSSES_IN_A_ROW_MAX):
             if not links.lost(source, target):
@@ -135,7 +135,7 @@ class Flow:
         links, source, target = self._links, self._source, self._target
         forth = links.passes(source.host, target.host)
         back = links.passes(target.host, source.host)
-        due = bool(self._segments) and self._segments[0][0] <= links.loop.time()
+        due = bool(self._segments) and self._segments[0][0] <= links.loop.true_time()
         if due and forth:
             if target.gone and source.crashed:
                 self.drop()  # nobody is there to read it, and nobody to be told
@@ -160,7 +160,7 @@ class Flow:
             self._timer = links.at(self._segments[0][0], self._tick)
 
     def _deliver(self) -> None:
-        now = self._links.loop.time()
+        now = self._links.loop.true_time()
         while self._segments and self._segments[0][0] <= now:
             _, segment = self._segments.popleft()
             self._links.trace.record(
@@ -179,7 +179,7 @@ class Flow:
         self.drop()
         if not only_the_end:
             delay_seconds = self._links.delay_seconds(self._target.host, self._source.host)
-            self._links.at(self._links.loop.time() + delay_seconds, self._source.lose, reset())
+            self._links.at(self._links.loop.true_time() + delay_seconds, self._source.lose, reset())
 
     def _open_window(self) -> None:
         if self._window_owed:
@@ -190,7 +190,7 @@ class Flow:
 
     def _wait_in_silence(self) -> None:
         """Tries again after a pause that doubles, or gives the connection up when it was silent for too long."""
-        now = self._links.loop.time()
+        now = self._links.loop.true_time()
         conditions = self._links.conditions(self._source.host, self._target.host)
         if self._silent_since is None:
             self._silent_since = now

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeVarTuple, Unpack
 
+from millpond.testing.timed_loop import TimedLoop
 from millpond.testing.trace import Trace
 
 Arguments = TypeVarTuple("Arguments")
@@ -43,7 +44,7 @@ class Conditions:
 
 
 class Links:
-    def __init__(self, loop: asyncio.AbstractEventLoop, rng: random.Random, trace: Trace) -> None:
+    def __init__(self, loop: TimedLoop, rng: random.Random, trace: Trace) -> None:
         self.loop = loop
         self.rng = rng
         self.trace = trace
@@ -121,7 +122,7 @@ class Links:
     def at(
         self, when: float, action: Callable[[Unpack[Arguments]], object], *arguments: *Arguments
     ) -> asyncio.TimerHandle:
-        return self.loop.call_at(when, action, *arguments, context=self._wire)
+        return self.loop.call_at_true_time(when, action, *arguments, context=self._wire)
 
 
 def _names(side: str | Iterable[str]) -> list[str]:

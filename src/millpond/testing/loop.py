@@ -32,6 +32,7 @@ from millpond.testing.hosts import HERE, Fate, Life
 from millpond.testing.network import SimNetwork
 from millpond.testing.server import SimServer
 from millpond.testing.threads import Job, Threads, name_of
+from millpond.testing.timed_loop import TimedLoop
 from millpond.testing.trace import Field, Trace
 from millpond.testing.transport import Address, SimTransport
 
@@ -90,7 +91,7 @@ class SimTask(asyncio.Task[T]):
         return self._serial
 
 
-class SimLoop(asyncio.BaseEventLoop):
+class SimLoop(TimedLoop):
     # What BaseEventLoop keeps, in every CPython from 3.11 on, and type stubs leave out.
     _ready: deque[asyncio.Handle]
     _scheduled: list[asyncio.TimerHandle]
@@ -111,7 +112,6 @@ class SimLoop(asyncio.BaseEventLoop):
         self.steps = 0
         self.virtual_seconds_max = virtual_seconds_max
         self.steps_max = steps_max
-        self._now = 0.0
         self._serial = 0
         self._order = self.chance("order of ready tasks")
         self._failure: BaseException | None = None
@@ -136,13 +136,6 @@ class SimLoop(asyncio.BaseEventLoop):
 
     # --- Time ------------------------------------------------------------------------------------
 
-    def time(self) -> float:
-        return self._now
-
-    def time_ns(self) -> int:
-        """Virtual nanoseconds since the start, rounded so that a sleep of 1.001 s takes 1001 ms and not 1000."""
-        return round(self._now * 1e9)
-
     def spend(self, seconds: float) -> None:
         """Says that the calling function takes this long, as a slow disk does.
 
@@ -157,7 +150,7 @@ class SimLoop(asyncio.BaseEventLoop):
         elif life.alive:
             life.busy_until = max(life.busy_until, self._now) + seconds
             life.running = False
-            self.call_at(life.busy_until, self._release, life, context=contextvars.Context())
+            self.call_at_true_time(life.busy_until, self._release, life, context=contextvars.Context())
 
     # --- Scheduling ------------------------------------------------------------------------------
 

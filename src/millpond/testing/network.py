@@ -20,6 +20,7 @@ from millpond.testing.flow import timed_out
 from millpond.testing.hosts import HERE, OUTSIDE, Fate, Life, current_host
 from millpond.testing.links import Links
 from millpond.testing.server import SimServer
+from millpond.testing.timed_loop import TimedLoop
 from millpond.testing.trace import Trace
 from millpond.testing.transport import Address, SimTransport
 
@@ -31,7 +32,7 @@ EPHEMERAL_PORT_MIN = 49_152
 
 
 class SimNetwork:
-    def __init__(self, loop: asyncio.AbstractEventLoop, rng: random.Random, trace: Trace) -> None:
+    def __init__(self, loop: TimedLoop, rng: random.Random, trace: Trace) -> None:
         self._loop = loop
         self._links = Links(loop, rng, trace)
         self._trace = trace

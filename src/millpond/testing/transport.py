@@ -297,7 +297,7 @@ class SimTransport(asyncio.Transport):
         """Resets are not acknowledged and not repeated: a lost one leaves the peer half open."""
         if not self._links.lost(self.host, self._other.host):
             delay_seconds = self._links.delay_seconds(self.host, self._other.host)
-            self._links.at(self._loop.time() + delay_seconds, self._reset_arrives)
+            self._links.at(self._links.loop.true_time() + delay_seconds, self._reset_arrives)
 
     def _reset_arrives(self) -> None:
         if self._links.passes(self.host, self._other.host):

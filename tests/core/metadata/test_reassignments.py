@@ -5,7 +5,7 @@ import pytest
 from millpond.core.metadata.commands import NO_LEADER
 from millpond.core.metadata.controller import NewTopic, create_topics
 from millpond.core.metadata.elections import hand_over, unclean, unregister_broker
-from millpond.core.metadata.image import Image
+from millpond.core.metadata.image import Image, rebuild, snapshot
 from millpond.core.metadata.placement import place, replace_broker
 from millpond.core.metadata.reassignments import Reassign, Reassigned, Reassignment, list_reassignments, reassign
 from millpond.core.metadata.replicas import change_isr
@@ -145,3 +145,9 @@ def test_followers_of_one_leader_are_spread_over_all_others() -> None:
     placed = place(cluster(4).live_brokers(), partitions=12, replication=2, rng=chance())
     followers = {follower for leader, follower in placed if leader == 1}
     assert followers == {2, 3, 4}
+
+
+def test_a_partition_whose_leader_is_not_first_any_more_survives_a_snapshot() -> None:
+    image = moving(topic_on(1, 2, 3), 3, 1, 2)
+    assert (partition(image).leader, partition(image).leader_epoch) == (1, 0)
+    assert rebuild(snapshot(image), version=image.version) == image

@@ -54,6 +54,8 @@ class BrokerLife:
         self._doubtful: Collection[tuple[bytes, int]] = ()
         self._lease = Lease(session_ms=session_ms)
         self._roles_changed = asyncio.Event()
+        self._led_at = self._loop.time()
+        """When it last knew a controller."""
         self._directory_id = directory_id
         self._rack = rack
         self._is_handing_over = False
@@ -151,7 +153,8 @@ class BrokerLife:
             try:
                 is_known = await self._beat(self._links)
             except MillpondError:
-                is_known = False  # no majority, or no disk: tried again
+                is_known = False  # no majority, or no disk, or not a member any more: tried again
+                await self._ask_for_the_log(self._links)
             except Exception as error:
                 self._on_error(error)
                 is_known = False
@@ -166,6 +169,10 @@ class BrokerLife:
         except TimeoutError:
             pass
 
+    def _is_member(self) -> bool:
+        """As far as it has heard: nobody sends a broker the entry that takes it out of the quorum."""
+        return self._node_id in self._quorum.raft.membership.nodes
+
     async def _ask_for_the_log(self, links: Links) -> None:
         """A broker that was taken out of the quorum is told of nothing any more, until it is sent the log again."""
         others = [each.broker for each in self._metadata.image.live_brokers() if each.broker != self._node_id]
@@ -178,7 +185,9 @@ class BrokerLife:
         if self._quorum.is_controller:
             return True
         controller, term, sent_at = self._quorum.leader, self._quorum.raft.term, self._loop.time()
-        if controller is None and self._node_id not in self._quorum.raft.membership.nodes:
+        if controller is not None:
+            self._led_at = sent_at
+        elif not self._is_member() or sent_at - self._led_at > self._session_seconds:
             await self._ask_for_the_log(links)
         if controller is None or controller == self._node_id:
             return False

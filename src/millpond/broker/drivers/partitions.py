@@ -8,6 +8,7 @@ Driven by the metadata log, which calls `follow` with each change of the image.
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
+from itertools import count
 
 from millpond.broker.drivers.partition import HoldsLease, Partition
 from millpond.core.metadata.broker_configs import layers
@@ -168,7 +169,7 @@ class PartitionTable:
         if known == topic_id:
             return
         if known is not None:
-            self._filesystem.rename(directory, f"{directory}.{known}{REMOVED}")
+            self._filesystem.rename(directory, self._aside(directory, known))
         make_directory(self._filesystem, directory)
         write_document(self._filesystem, directory, TOPIC_ID, topic_id)
 
@@ -205,12 +206,17 @@ class PartitionTable:
                         self._put_aside(directory, topic.topic_id)
 
     def _put_aside(self, log_directory: str, topic_id: bytes) -> None:
-        directory = f"{log_directory}.{topic_id.hex()}{REMOVED}"
+        directory = self._aside(log_directory, topic_id.hex())
         self._filesystem.rename(log_directory, directory)
         self._filesystem.sync_directory(self.data_directory)
         removal = asyncio.get_running_loop().create_task(self._remove_files(directory))
         self._removals.add(removal)
         removal.add_done_callback(self._removals.discard)
+
+    def _aside(self, directory: str, topic_id: str) -> str:
+        """A name for what is put aside; what a partition left when it went from here before may still be there."""
+        names = (f"{directory}.{topic_id}{f'-{number}' if number else ''}{REMOVED}" for number in count())
+        return next(name for name in names if not self._filesystem.exists(name))
 
     async def _remove_files(self, directory: str) -> None:
         await asyncio.get_running_loop().run_in_executor(None, self._filesystem.remove_directory, directory)
