@@ -18,6 +18,7 @@ from millpond.protocol.records.header import (
     parse_header,
     stamp,
     stamp_append_time,
+    stamp_producer,
 )
 from millpond.protocol.records.record import Headers, NewRecord, Record
 
@@ -41,4 +42,5 @@ __all__ = [
     "parse_header",
     "stamp",
     "stamp_append_time",
+    "stamp_producer",
 ]
