@@ -8,7 +8,7 @@ import pytest
 
 from millpond.testing.broker import InProcessBroker
 
-SECONDS_MAX = 60.0
+SECONDS_MAX = 30.0
 
 
 @pytest.fixture
