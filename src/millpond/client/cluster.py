@@ -118,7 +118,13 @@ class Cluster:
         connection = await (self._anybody() if node is None else self.connection(node, Purpose.CONTROL))
         return await connection.ask(request, response_class, seconds_max=self.settings.request_seconds_max)
 
-    async def retrying(self, work: Callable[[], Awaitable[Result]], *, seconds_max: float | None = None) -> Result:
+    async def retrying(
+        self,
+        work: Callable[[], Awaitable[Result]],
+        *,
+        seconds_max: float | None = None,
+        final: type[MillpondError] | None = None,
+    ) -> Result:
         """Calls `work` until it does not fail, or fails with what no second try can better, or the time is over."""
         patience = self.settings.retry_seconds_max if seconds_max is None else seconds_max
         until = self._loop.time() + patience
@@ -129,7 +135,8 @@ class Cluster:
             except MillpondError as error:
                 failures += 1
                 pause = self.settings.backoff.pause(failures, self.settings.rng)
-                if not error.retriable or self._is_closed or self._loop.time() + pause > until:
+                hopeless = not error.retriable or (final is not None and isinstance(error, final))
+                if hopeless or self._is_closed or self._loop.time() + pause > until:
                     raise
             await asyncio.sleep(pause)
 

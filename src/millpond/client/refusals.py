@@ -66,9 +66,18 @@ _CLASSES: Final[dict[int, type[MillpondError]]] = {
 _CLASSES[5] = errors.NotLeader  # LEADER_NOT_AVAILABLE
 _CLASSES[14] = _CLASSES[16] = errors.CoordinatorUnavailable
 
+_REASONS: Final = {
+    3: "there is no such topic or partition",
+    25: "the group has no such member, or has other members",
+    36: "a topic of this name is there already",
+    68: "it has members; stop them first",
+    69: "there is no such group",
+}
+"""For answers without words."""
+
 
 def refusal(code: int, reason: str | None, *, of: str) -> MillpondError:
     """The error for an answer about `of`; with the broker's own words where it said any."""
-    text = f"{of}: {reason or 'refused by the broker'} ({error_name(code)})"
+    text = f"{of}: {reason or _REASONS.get(code, 'refused by the broker')} ({error_name(code)})"
     found = _CLASSES.get(code)
     return RefusedByBroker(code, text) if found is None else found(text)
