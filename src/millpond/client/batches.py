@@ -102,14 +102,6 @@ class Batch:
         batch.size += size
         return batch
 
-    def add(self, record: NewRecord, size: int) -> int:
-        """Its place in the batch."""
-        self.records.append(record)
-        self.size += size
-        place = self.count
-        self.count = place + 1
-        return place
-
     # On the wire
 
     def encode(self, numbered: Numbered | None, codec: Codec) -> bytes:

@@ -99,8 +99,12 @@ class Outbox:
             self.buffered_bytes += batch.size
             queue.append(batch)
             self._waiting[at] = lane
+        batch.records.append(record)
+        batch.size += size
         self.buffered_bytes += size
-        return batch, batch.add(record, size)
+        place = batch.count
+        batch.count = place + 1
+        return batch, place
 
     def add_batch(self, batch: Batch) -> None:
         """Behind all that was added to its partition before."""

@@ -15,16 +15,15 @@ Pure. Batches stay as they came until they are handed out. Driven by consumer.py
 
 from collections import deque
 from collections.abc import Iterable
-from functools import partial
 from typing import Any, Final
 
 from millpond.client.messages import Message
 from millpond.model.errors import MillpondError
 from millpond.model.ids import TopicPartition
 from millpond.model.ports import Buffer
-from millpond.protocol.records import LENGTH_END, Record, decode_batch, parse_header
+from millpond.protocol.records import LENGTH_END, decode_batch_rows, parse_header
 
-_MESSAGE: Final[Any] = partial(tuple.__new__, Message)
+_new: Final[Any] = tuple.__new__
 UNKNOWN: Final = -1
 
 
@@ -99,7 +98,7 @@ class Held:
         while self.buffered:
             data, place = self.buffered[0]
             header = parse_header(data, place)
-            records = [] if header.is_control else decode_batch(data, place)
+            records = [] if header.is_control else decode_batch_rows(data, place)
             start, self.next_offset = self.next_offset, header.next_offset
             after = place + header.length + LENGTH_END
             if after < len(data):
@@ -112,11 +111,11 @@ class Held:
                 return True
         return False
 
-    def _messages_from(self, records: list[Record], start: int) -> list[Message]:
-        if records and records[0].offset < start:
-            records = [each for each in records if each.offset >= start]
+    def _messages_from(self, rows: list[tuple[Any, ...]], start: int) -> list[Message]:
+        if rows and rows[0][0] < start:
+            rows = [row for row in rows if row[0] >= start]
         tail = self.tail
-        return list(map(_MESSAGE, [record + tail for record in records]))
+        return [_new(Message, row + tail) for row in rows]
 
 
 class Positions:

@@ -49,6 +49,7 @@ class Producer:
         self._partitioner = self._settings.make_partitioner()
         self._wall_ms = self._client_settings.wall_ms
         self._places: dict[str, tuple[TopicPartition, ...]] = {}
+        self._seen_version = -1
         self._sticky: dict[str, int] = {}
         self._outbox = Outbox(self._settings, backoff=self._client_settings.backoff, rng=self._client_settings.rng)
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
@@ -145,7 +146,7 @@ class Producer:
             await self._room(size)
         at = self._place(topic, key, partition)
         stamp = TimestampMs(self._wall_ms() if timestamp is None else timestamp)
-        batch, place = self._outbox.add(at, NewRecord(value, key, stamp, paired), size, now=self._loop.time())
+        batch, place = self._outbox.add(at, _NEW_RECORD((value, key, stamp, paired)), size, now=self._loop.time())
         self._sender.wake()
         return Delivery(batch, place, stamp)
 
@@ -203,11 +204,9 @@ class Producer:
         self._places[topic] = tuple(TopicPartition(topic, number) for number in range(len(found.partitions)))
 
     def _place(self, topic: str, key: bytes | None, partition: int | None) -> TopicPartition:
+        if self._seen_version != self._cluster.view.version:
+            self._look_again()
         places = self._places[topic]
-        known = self._cluster.view.topics.get(topic)
-        if known is not None and len(known.partitions) != len(places):
-            places = tuple(TopicPartition(topic, number) for number in range(len(known.partitions)))
-            self._places[topic] = places
         if partition is None:
             partition = choose(self._partitioner, topic, key, len(places))
             if partition is None:
@@ -215,6 +214,14 @@ class Producer:
         elif not 0 <= partition < len(places):
             raise WrongUse(f"topic {topic} has partitions 0 to {len(places) - 1}; there is no {partition}")
         return places[partition]
+
+    def _look_again(self) -> None:
+        """Topics may have grown since."""
+        self._seen_version = self._cluster.view.version
+        for topic, places in self._places.items():
+            known = self._cluster.view.topics.get(topic)
+            if known is not None and len(known.partitions) != len(places):
+                self._places[topic] = tuple(TopicPartition(topic, number) for number in range(len(known.partitions)))
 
     def _stick(self, topic: str, places: tuple[TopicPartition, ...]) -> TopicPartition:
         """The partition whose batch is open; else the next that somebody leads."""

@@ -19,7 +19,7 @@ A varint is zigzag (0, -1, 1, -2 … become 0, 1, 2, 3 …), then seven bits a b
 but the last byte: at most 5 bytes, a varlong 10.
 
 Invariant: reading never leaves `data`, never sets aside memory for a claim, and raises only errors of our tree.
-Pure. Driven by encode.py and decode.py, who know nothing of varints: a compiled kernel could stand in for these four
+Pure. Driven by encode.py and decode.py, who know nothing of varints: a compiled kernel could stand in for these
 functions. They are written for speed first, which is why they repeat themselves.
 """
 
@@ -157,10 +157,17 @@ _RECORD: Final[Any] = partial(tuple.__new__, Record)
 """What NamedTuple's own constructor does, called from C alone."""
 
 
-def decode_records(
+def decode_records(rows: list[tuple[Any, ...]]) -> list[Record]:
+    return list(map(_RECORD, rows))
+
+
+def decode_rows(
     data: bytes, *, count: int, base_offset: Offset, base_timestamp: TimestampMs, append_time: TimestampMs | None
-) -> list[Record]:
-    """The `count` records that fill `data`; those of a batch with an append time all have that timestamp."""
+) -> list[tuple[Any, ...]]:
+    """The `count` records that fill `data`, as tuples of what a `Record` has, in its order.
+
+    Those of a batch with an append time all have that timestamp.
+    """
     if count * RECORD_BYTES_MIN > len(data):
         raise InvalidRecord(f"recordsCount is {count}, but {len(data)} bytes hold {len(data) // RECORD_BYTES_MIN}")
     if abs(base_timestamp) > TIMESTAMP_DISTANCE_MAX:
@@ -173,7 +180,7 @@ def decode_records(
         raise MalformedBatch(f"{len(data) - position} bytes follow the last of {count} records")
     if append_time is not None:
         rows = [(offset, append_time, key, value, headers) for offset, _, key, value, headers in rows]
-    return list(map(_RECORD, rows))
+    return rows
 
 
 def _decode_rows(  # noqa: C901 - varints are read in place, as a call would cost more than all the rest
