@@ -232,6 +232,27 @@ def test_members_share_partitions_and_hand_over_without_reading_twice(broker: In
     assert changes[:2] == [("+", 4), ("-", 2)]
 
 
+def test_a_consumer_can_leave_and_subscribe_to_something_else(broker: InProcessBroker) -> None:
+    for topic in ("orders", "bills"):
+        broker.create_topic(topic)
+
+    async def scenario() -> None:
+        for topic in ("orders", "bills"):
+            await fill(broker, 5, topic=topic)
+        async with Consumer(broker.bootstrap, topics=["orders"], group="kitchen") as consumer:
+            assert values(await take(consumer, 2)) == [0, 1]
+            await consumer.unsubscribe()
+            assert consumer.assignment == frozenset()
+            assert await consumer.poll(1, timeout=0.01) == []
+            assert await consumer.committed(ORDERS) == {ORDERS: 2}
+            await consumer.subscribe("bills")
+            assert {each.topic for each in await take(consumer, 5)} == {"bills"}
+            await consumer.subscribe("orders")
+            assert values(await take(consumer, 3)) == [2, 3, 4]
+
+    run(scenario())
+
+
 def test_a_pattern_finds_topics_that_come_later(broker: InProcessBroker) -> None:
     broker.create_topic("orders-1")
 

@@ -1,6 +1,7 @@
 """Keys land where Kafka's own clients put them, and growth moves as few as it can."""
 
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -68,6 +69,18 @@ def test_round_robin_takes_turns_in_each_topic() -> None:
 def test_a_partition_that_is_not_there_is_refused() -> None:
     with pytest.raises(WrongUse, match="chose partition 7 of t, which has 3"):
         choose(lambda topic, key, partitions: 7, "t", b"k", 3)
+
+
+def test_a_partitioner_that_a_package_offers_is_found_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    info = tmp_path / "by_colour-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: by-colour\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[millpond.partitioners]\nby-colour = by_colour:choose\n")
+    (tmp_path / "by_colour.py").write_text("def choose(topic, key, partitions):\n    return len(key) % partitions\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert choose(named("by-colour"), "t", b"green", 4) == 1
 
 
 def test_a_partitioner_nobody_offers_is_refused_with_those_there_are() -> None:

@@ -209,6 +209,7 @@ class Consumer(_Face[AsyncConsumer]):
         self._one: Message | None = None
 
     subscribe = _waiting(AsyncConsumer.subscribe)
+    unsubscribe = _waiting(AsyncConsumer.unsubscribe)
     committed = _waiting(AsyncConsumer.committed)
     end_offsets = _waiting(AsyncConsumer.end_offsets)
 

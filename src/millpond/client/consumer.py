@@ -25,7 +25,7 @@ from millpond.client.offsets import EARLIEST, LATEST, offsets_at
 from millpond.client.positions import UNKNOWN, Held, Positions
 from millpond.client.processing import Handler, Order, Processing
 from millpond.client.settings import ClientSettings, ConsumerSettings
-from millpond.model.errors import ClientClosed, MillpondError, OffsetOutOfRange, WrongUse
+from millpond.model.errors import ClientClosed, MillpondError, OffsetOutOfRange, UnknownMember, WrongUse
 from millpond.model.ids import Offset, TopicPartition
 
 Listener = Callable[[Collection[TopicPartition]], Awaitable[None] | None]
@@ -137,6 +137,15 @@ class Consumer:
             self._assign(
                 [TopicPartition(each.name, number) for each in found for number in range(len(each.partitions))]
             )
+
+    async def unsubscribe(self) -> None:
+        """Commits what is dealt with (with automatic commits), leaves the group, and reads nothing more."""
+        self._check_open()
+        self._positions.settle()
+        self._one = None
+        await self._let_go(list(self._positions.held), is_lost=False)
+        if self._group is not None:
+            await self._group.leave()
 
     async def assign(self, *partitions: TopicPartition) -> None:
         """Reads exactly these, whatever others do; with a group its offsets are used, and no partitions are shared."""
@@ -260,7 +269,7 @@ class Consumer:
 
     async def _wait_for_news(self, until: float | None) -> bool:
         """Whether it is worth looking again."""
-        self._fetcher.wake()
+        self._place_soon()
         self._news.clear()
         if self._wants_attention:
             return True
@@ -346,7 +355,7 @@ class Consumer:
     async def _let_go(self, places: list[TopicPartition], *, is_lost: bool) -> None:
         if self._processing is not None and not is_lost:
             await self._processing.finish(places)
-        if not is_lost and self._settings.auto_commit:
+        if not is_lost and self._settings.auto_commit and self._group is not None:
             done = self._positions.done(one=self._one)
             await asyncio.gather(
                 self._commit_changed({at: done[at] for at in places if at in done}), return_exceptions=True
@@ -449,7 +458,8 @@ class Consumer:
             try:
                 await self.commit_done()
             except MillpondError as error:
-                if self._group is None or not self._group.is_lost:
+                # A member put out joins again, a coordinator comes back; what was not committed is read again.
+                if not error.retriable and not isinstance(error, UnknownMember):
                     self._commit_trouble = error
                     self._group_changed()
 

@@ -66,9 +66,12 @@ class Fetcher:
             held.fetch_at != UNKNOWN
             and not held.is_paused
             and held.error is None
-            and held.buffered_bytes < self._settings.partition_bytes_max
+            and not self._is_full(held)
             and held.not_before <= self._loop.time()
         )
+
+    def _is_full(self, held: Held) -> bool:
+        return held.buffered_bytes >= self._settings.partition_bytes_max
 
     async def _find_leaders(self) -> None:
         try:
@@ -90,8 +93,8 @@ class Fetcher:
                 wanted = [held for held in mine if self._wants(held)]
                 if not wanted or self._positions.buffered_bytes >= self._settings.buffer_bytes:
                     break
-                is_busy = any(held.has_some for held in mine if not held.is_paused)
-                await self._fetch(node, wanted, BUSY_WAIT_MS if is_busy else self._settings.fetch_wait_ms)
+                some_are_full = any(not held.is_paused and self._is_full(held) for held in mine)
+                await self._fetch(node, wanted, BUSY_WAIT_MS if some_are_full else self._settings.fetch_wait_ms)
         except MillpondError:
             for held in self._led_by(node):
                 self._cluster.forget_leader(held.at, node)

@@ -15,15 +15,16 @@ Pure. Batches stay as they came until they are handed out. Driven by consumer.py
 
 from collections import deque
 from collections.abc import Iterable
+from functools import partial
 from typing import Any, Final
 
 from millpond.client.messages import Message
 from millpond.model.errors import MillpondError
 from millpond.model.ids import TopicPartition
 from millpond.model.ports import Buffer
-from millpond.protocol.records import LENGTH_END, decode_batch_rows, parse_header
+from millpond.protocol.records import LENGTH_END, decode_batch_as, parse_header
 
-_new: Final[Any] = tuple.__new__
+_MESSAGE: Final[Any] = partial(tuple.__new__, Message)
 UNKNOWN: Final = -1
 
 
@@ -98,7 +99,9 @@ class Held:
         while self.buffered:
             data, place = self.buffered[0]
             header = parse_header(data, place)
-            records = [] if header.is_control else decode_batch_rows(data, place)
+            messages: list[Message] = []
+            if not header.is_control:
+                messages = decode_batch_as(_MESSAGE, self.tail, data, place)
             start, self.next_offset = self.next_offset, header.next_offset
             after = place + header.length + LENGTH_END
             if after < len(data):
@@ -106,16 +109,12 @@ class Held:
             else:
                 self.buffered.popleft()
                 self.buffered_bytes -= len(data)
-            self.messages, self.index = self._messages_from(records, start), 0
+            if messages and messages[0].offset < start:
+                messages = [each for each in messages if each.offset >= start]
+            self.messages, self.index = messages, 0
             if self.messages:
                 return True
         return False
-
-    def _messages_from(self, rows: list[tuple[Any, ...]], start: int) -> list[Message]:
-        if rows and rows[0][0] < start:
-            rows = [row for row in rows if row[0] >= start]
-        tail = self.tail
-        return [_new(Message, row + tail) for row in rows]
 
 
 class Positions:

@@ -13,7 +13,7 @@ from millpond.model.limits import INFLATED_BYTES_MAX
 from millpond.model.ports import Buffer
 from millpond.protocol.compression import Codec, decompress
 from millpond.protocol.records.header import HEADER_BYTES, BatchHeader, check_batch
-from millpond.protocol.records.kernel import decode_records, decode_rows
+from millpond.protocol.records.kernel import Make, decode_records
 from millpond.protocol.records.record import Record
 
 
@@ -22,32 +22,38 @@ def decode_batch(buffer: Buffer, position: int = 0, *, inflated_bytes_max: int =
 
     Control records come like any others. A delete horizon needs no care: the deltas count from it, as from any base.
     """
-    return decode_records(decode_batch_rows(buffer, position, inflated_bytes_max=inflated_bytes_max))
+    return _decode(buffer, position, inflated_bytes_max)
 
 
-def decode_batch_rows(
-    buffer: Buffer, position: int = 0, *, inflated_bytes_max: int = INFLATED_BYTES_MAX
-) -> list[tuple[Any, ...]]:
-    """The same as tuples, for who makes something else of them: offset, timestamp, key, value, headers."""
+def decode_batch_as(make: Make, tail: tuple[Any, ...], buffer: Buffer, position: int = 0) -> list[Any]:
+    """The same as something else: what `make` makes of offset, timestamp, key, value, headers and `tail`, as a tuple.
+
+    It keeps the offset as its first item.
+    """
+    return _decode(buffer, position, INFLATED_BYTES_MAX, make=make, tail=tail)
+
+
+def _decode(buffer: Buffer, position: int, inflated_bytes_max: int, **how: Any) -> list[Any]:  # noqa: ANN401
     header = check_batch(buffer, position)
     content = memoryview(buffer)[position + HEADER_BYTES : position + header.size]
     codec = header.codec
     data = bytes(content) if codec is Codec.NONE else decompress(codec, content, bytes_max=inflated_bytes_max)
-    rows = decode_rows(
+    records = decode_records(
         data,
         count=header.record_count,
         base_offset=header.base_offset,
         base_timestamp=header.base_timestamp,
         append_time=header.max_timestamp if header.is_log_append_time else None,
+        **how,
     )
-    _check_offsets(rows, header)
-    return rows
+    _check_offsets(records, header)
+    return records
 
 
-def _check_offsets(rows: list[tuple[Any, ...]], header: BatchHeader) -> None:
+def _check_offsets(records: list[Any], header: BatchHeader) -> None:
     """Offsets rise, and stay within those the batch covers."""
-    offsets = list(map(itemgetter(0), rows))
-    if offsets == list(range(header.base_offset, header.base_offset + len(rows))):
+    offsets = list(map(itemgetter(0), records))
+    if offsets == list(range(header.base_offset, header.base_offset + len(records))):
         return  # without gaps, as producers send them; and check_batch saw that so many have room
     if offsets != sorted(set(offsets)):
         raise InvalidRecord("the offsets of the records do not rise one after another")
