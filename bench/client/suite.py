@@ -36,7 +36,7 @@ class Scale:
     rounds: int
 
 
-FULL = Scale(name="full", messages=1_000_000, messages_of_slow=100_000, rounds=3)
+FULL = Scale(name="full", messages=300_000, messages_of_slow=50_000, rounds=3)
 QUICK = Scale(name="quick", messages=2_000, messages_of_slow=2_000, rounds=1)
 
 

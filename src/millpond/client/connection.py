@@ -9,6 +9,7 @@ Driven by cluster.py, which keeps connections, and by those it hands them to.
 """
 
 import asyncio
+import os
 import struct
 from asyncio import Future
 from collections import deque
@@ -72,10 +73,8 @@ class BrokerConnection:
             connection.close()
             raise BrokerUnreachable(f"{address} did not answer within {seconds_max:g} s") from None
         except OSError as error:
-            reason = error.strerror or error
-            raise BrokerUnreachable(
-                f"no broker answers at {address} ({reason}); is it running, and is the address right?"
-            ) from None
+            reason = error if error.errno is None or error.errno < 0 else os.strerror(error.errno)
+            raise BrokerUnreachable(f"no broker answers at {address} ({reason}); start one with millpond up") from None
         except BaseException:
             connection.close()
             raise
