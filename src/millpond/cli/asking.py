@@ -51,7 +51,7 @@ class Asking:
             return self._runner.run(self._connection.ask(request, response_class, seconds_max=self._seconds_max))
         except ClientError as error:
             raise CannotReach(
-                f"{error}: it may be starting, stopping, or without a majority at the moment; ask another with --bootstrap"
+                f"{error}: it may be starting, stopping or without a majority; ask another with --bootstrap"
             ) from None
 
     def __enter__(self) -> Self:
