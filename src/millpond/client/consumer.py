@@ -29,6 +29,7 @@ from millpond.model.errors import ClientClosed, MillpondError, OffsetOutOfRange,
 from millpond.model.ids import Offset, TopicPartition
 
 Listener = Callable[[Collection[TopicPartition]], Awaitable[None] | None]
+RECONCILE_SECONDS: Final = 0.5
 _CLIENT_OPTIONS: Final = frozenset(ClientSettings.__dataclass_fields__)
 
 
@@ -339,7 +340,8 @@ class Consumer:
         if any(each.topic_id not in names for each in target):
             await asyncio.gather(self._cluster.refresh(None), return_exceptions=True)
             names = self._cluster.view.names
-        wanted = {TopicPartition(names[each.topic_id], each.partition) for each in target if each.topic_id in names}
+        known = frozenset(each for each in target if each.topic_id in names)
+        wanted = {TopicPartition(names[each.topic_id], each.partition) for each in known}
         gone = [at for at in self._positions.held if at not in wanted]
         if gone:
             await self._let_go(gone, is_lost=False)
@@ -347,7 +349,9 @@ class Consumer:
             self._wants_attention = True
             return
         new = [held.at for held in self._positions.hold(sorted(wanted))]
-        group.own(target)
+        group.own(known)
+        if known != target:  # nobody could say which topic it is; it is asked again, unless the topic goes meanwhile
+            self._loop.call_later(RECONCILE_SECONDS, self._group_changed)
         if new:
             self._place_soon()
             await _call(self._on_assigned, new)
