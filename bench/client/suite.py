@@ -16,7 +16,7 @@ from rich.console import Console
 from bench.broker.figures import Durability
 from bench.broker.millpond import RunningMillpond
 from bench.broker.processes import OthersLoad
-from bench.client.ways import AIOKAFKA, CONFLUENT, KAFKA_PYTHON, MILLPOND, SEND_MANY, WAYS
+from bench.client.works import KAFKA_PYTHON, MILLPOND, PEERS, SEND_MANY, WORKS
 from bench.measuring import Measurement, Row, Target
 from bench.tables import print_tables, progress
 from bench.workspace import Workspace
@@ -55,7 +55,7 @@ def measure(console: Console, place: Workspace, *, quick: bool) -> dict[str, Any
         try:
             server.process.wait_for(lambda: server.make_queue(READ_TOPIC, Durability.SYNCED))
             _run(SEND_MANY, MILLPOND, server, READ_TOPIC, scale.messages)
-            measurements = [Measurement(work, lambda work=work: _beside(work, server, scale)) for work in WAYS]  # type: ignore[misc]
+            measurements = [Measurement(work, lambda work=work: _beside(work, server, scale)) for work in WORKS]  # type: ignore[misc]
             with progress(console, measurements) as each:
                 for measurement in each:
                     rows += measurement.run()
@@ -68,7 +68,7 @@ def measure(console: Console, place: Workspace, *, quick: bool) -> dict[str, Any
 
 
 def _beside(work: str, server: RunningMillpond, scale: Scale) -> list[Row]:
-    speeds: dict[str, list[Speed]] = {client: [] for client in WAYS[work]}
+    speeds: dict[str, list[Speed]] = {client: [] for client in (MILLPOND, *PEERS)}
     is_sending = work.startswith("send")
     for number in range(scale.rounds):
         for client, measured in speeds.items():
@@ -78,10 +78,10 @@ def _beside(work: str, server: RunningMillpond, scale: Scale) -> list[Row]:
             count = scale.messages_of_slow if client in SLOW else scale.messages
             measured.append(_run(work, client, server, topic, count))
     rows = []
-    for peer in (CONFLUENT, AIOKAFKA, KAFKA_PYTHON):
+    for peer in PEERS:
         pairs = list(zip(speeds[MILLPOND], speeds[peer], strict=True))
         rows.append(_row(work, peer, PER_S, [(ours.per_s, theirs.per_s) for ours, theirs in pairs]))
-    for peer in (CONFLUENT, AIOKAFKA, KAFKA_PYTHON):
+    for peer in PEERS:
         pairs = list(zip(speeds[MILLPOND], speeds[peer], strict=True))
         rows.append(_row(work, peer, PER_CPU_S, [(ours.per_cpu_s, theirs.per_cpu_s) for ours, theirs in pairs]))
     return rows

@@ -18,6 +18,7 @@ from confluent_kafka import TopicPartition as ConfluentPartition
 from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as KafkaPartition
 
+from bench.client.works import AIOKAFKA, CONFLUENT, ITERATE, KAFKA_PYTHON, MILLPOND, POLL, SEND, SEND_MANY
 from millpond.client import Consumer, Producer, TopicPartition
 
 MESSAGE: Final = b"x" * 100
@@ -25,9 +26,6 @@ CHUNK: Final = 10_000
 SECONDS_MAX: Final = 300.0
 Way = Callable[[str, str, int], None]
 """From address, topic and number of messages."""
-
-SEND_MANY, SEND, ITERATE, POLL = "send many", "send one by one", "read one by one", "read in batches"
-MILLPOND, CONFLUENT, AIOKAFKA, KAFKA_PYTHON = "millpond", "confluent-kafka", "aiokafka", "kafka-python"
 
 
 def on_a_loop(work: Callable[[str, str, int], Coroutine[Any, Any, None]]) -> Way:
