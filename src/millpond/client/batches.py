@@ -39,7 +39,7 @@ class Numbered(NamedTuple):
 
 class Outcome(NamedTuple):
     base_offset: Offset
-    """UNKNOWN_OFFSET where nobody said: without acknowledgements, or of a batch sent long before."""
+    """UNKNOWN_OFFSET where nobody said: without acknowledgements."""
     append_time: TimestampMs
     error: MillpondError | None = None
 

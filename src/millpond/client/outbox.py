@@ -34,9 +34,10 @@ from millpond.model.ports import Rng
 from millpond.protocol.records import NewRecord
 
 MESSAGE_TOO_LARGE = 10
-DUPLICATE_SEQUENCE = 46
-OUT_OF_ORDER_CODES = frozenset({45, 47, 59})
-"""OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, UNKNOWN_PRODUCER_ID: this number will never do."""
+OUT_OF_ORDER_CODES = frozenset({45, 46, 47, 59})
+"""OUT_OF_ORDER_SEQUENCE_NUMBER, DUPLICATE_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, UNKNOWN_PRODUCER_ID: this number
+will never do. A duplicate is among them: that is a number before all that the broker remembers, and it remembers as many
+batches as can be on their way, so it did not take this one."""
 
 NEVER = float("-inf")
 MEMORY_SECONDS = 60.0
@@ -235,9 +236,7 @@ class Outbox:
     def refused(self, batch: Batch, code: int, reason: str | None, *, now: float) -> None:
         """The broker's word on it."""
         lane = self._lanes[batch.at]
-        if code == DUPLICATE_SEQUENCE:
-            self.accepted(batch, base_offset=UNKNOWN_OFFSET, now=now)
-        elif code in OUT_OF_ORDER_CODES and batch.numbered is not None:
+        if code in OUT_OF_ORDER_CODES and batch.numbered is not None:
             self._out_of_order(lane, batch)
         elif code == MESSAGE_TOO_LARGE and batch.count > 1:
             place = lane.out.index(batch)
