@@ -36,7 +36,7 @@ from millpond.protocol.records import NewRecord
 MESSAGE_TOO_LARGE = 10
 OUT_OF_ORDER_CODES = frozenset({45, 46, 47, 59})
 """OUT_OF_ORDER_SEQUENCE_NUMBER, DUPLICATE_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, UNKNOWN_PRODUCER_ID: this number
-will never do. A duplicate is among them: that is a number before all that the broker remembers, and it remembers as many
+will never do. A duplicate is one: a number before all that the broker remembers, and it remembers as many
 batches as can be on their way, so it did not take this one."""
 
 NEVER = float("-inf")
