@@ -96,6 +96,18 @@ def test_a_quick_benchmark_of_a_cluster_measures_every_row_and_cleans_up(tmp_pat
     assert all(row["value"] > 0 for row in document["rows"] if "CPU" not in row["name"])
 
 
+@pytest.mark.slow
+def test_a_quick_benchmark_of_the_client_stands_beside_three_others_and_cleans_up(tmp_path: Path) -> None:
+    document = quick(tmp_path, "client")
+    works = ("send many", "send one by one", "read one by one", "read in batches")
+    units = ("messages/s", "messages per CPU second")
+    peers = ("confluent-kafka", "aiokafka", "kafka-python")
+    assert {(row["section"], row["name"]) for row in document["rows"]} == {
+        (work, f"{unit}, beside {peer}") for work, unit, peer in product(works, units, peers)
+    }
+    assert all(row["value"] > 0 and row["raw"] > 0 for row in document["rows"])
+
+
 def test_a_peer_nobody_knows_is_refused_by_name() -> None:
     command = [sys.executable, "-m", "bench", "broker", "--peers", "kafka,pulsar"]
     done = subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True)

@@ -1,26 +1,23 @@
-"""One question at a time to a broker, over Kafka's wire protocol.
+"""One question at a time to a broker, by commands that wait for the answer.
 
-    with Asking.connect("127.0.0.1", 9092) as broker:
-        answer = broker.ask(DescribeClusterRequest(), DescribeClusterResponse, version=2)
+    with Asking.connect("127.0.0.1", 9092, seconds_max=10) as broker:
+        answer = broker.ask(DescribeClusterRequest(), DescribeClusterResponse)
 
 Invariant: whatever goes wrong on the way is a `CannotReach`, which says which broker and what to do.
-Blocks. Driven by commands that look at a cluster.
+Blocks. The client's own connection, in a loop that runs only while somebody asks. Driven by commands that look at a
+cluster.
 """
 
-import socket
-import struct
+import asyncio
 from types import TracebackType
 from typing import Self, TypeVar
 
-from millpond.model.errors import MalformedMessage
-from millpond.protocol.messages.compiler import decode
+from millpond.client.addresses import Address
+from millpond.client.connection import BrokerConnection
+from millpond.model.errors import ClientError
 from millpond.protocol.messages.fields import Message
-from millpond.protocol.messages.headers import parse_response_header, request_frame, response_header_version
 
 CLIENT_ID = "millpond-cli"
-FRAME_BYTES_MAX = 256 << 20
-"""A cluster's metadata is far smaller; whoever claims more is no broker."""
-_LENGTH = struct.Struct("!i")
 
 Response = TypeVar("Response", bound=Message)
 
@@ -30,51 +27,32 @@ class CannotReach(Exception):
 
 
 class Asking:
-    def __init__(self, connection: socket.socket, address: str) -> None:
+    def __init__(self, runner: asyncio.Runner, connection: BrokerConnection, *, seconds_max: float) -> None:
         """Use `Asking.connect`."""
-        self._socket = connection
-        self._address = address
-        self._correlation_id = 0
+        self._runner = runner
+        self._connection = connection
+        self._seconds_max = seconds_max
 
     @classmethod
     def connect(cls, host: str, port: int, *, seconds_max: float) -> Self:
-        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        runner = asyncio.Runner()
+        opening = BrokerConnection.open(Address(host, port), client_id=CLIENT_ID, seconds_max=seconds_max)
         try:
-            return cls(socket.create_connection((host, port), timeout=seconds_max), address)
-        except OSError as error:
+            return cls(runner, runner.run(opening), seconds_max=seconds_max)
+        except ClientError as error:
+            runner.close()
+            raise CannotReach(f"{error}; or name another with --bootstrap") from None
+        except BaseException:
+            runner.close()
+            raise
+
+    def ask(self, request: Message, response_class: type[Response]) -> Response:
+        try:
+            return self._runner.run(self._connection.ask(request, response_class, seconds_max=self._seconds_max))
+        except ClientError as error:
             raise CannotReach(
-                f"no broker answers at {address} ({error.strerror or error}); start one with millpond up, or name "
-                "another with --bootstrap"
+                f"{error}: it may be starting, stopping or without a majority; ask another with --bootstrap"
             ) from None
-
-    def ask(self, request: Message, response_class: type[Response], *, version: int) -> Response:
-        self._correlation_id += 1
-        frame = request_frame(request, version, correlation_id=self._correlation_id, client_id=CLIENT_ID)
-        try:
-            self._socket.sendall(b"".join(frame))
-            (size,) = _LENGTH.unpack(self._read(_LENGTH.size))
-            if not 0 <= size <= FRAME_BYTES_MAX:
-                raise MalformedMessage(f"an answer claims {size} bytes")
-            answer = memoryview(self._read(size))
-            header_version = response_header_version(request.api_key, version)
-            _, position = parse_response_header(answer, header_version=header_version)
-            return decode(response_class, answer, version, position)[0]
-        except TimeoutError:
-            why = "did not answer in time: it may have no majority at the moment, or be stopped"
-        except (OSError, EOFError):
-            why = "ended the connection: it may be starting or stopping, or be no broker that knows this question"
-        except MalformedMessage as error:
-            why = f"answered what is no answer ({error}); it may be no Kafka broker"
-        raise CannotReach(f"{self._address} {why}; ask another with --bootstrap")
-
-    def _read(self, size: int) -> bytes:
-        content = bytearray()
-        while len(content) < size:
-            piece = self._socket.recv(min(size - len(content), 1 << 20))
-            if not piece:
-                raise EOFError
-            content += piece
-        return bytes(content)
 
     def __enter__(self) -> Self:
         return self
@@ -82,4 +60,9 @@ class Asking:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._socket.close()
+        self._runner.run(self._close())
+        self._runner.close()
+
+    async def _close(self) -> None:
+        self._connection.close()
+        await asyncio.sleep(0)  # its socket closes in the next turn of the loop

@@ -20,7 +20,6 @@ from millpond.protocol.messages.describe_quorum import (
 )
 from millpond.protocol.messages.metadata import MetadataRequest, MetadataResponse
 
-QUORUM_VERSION, CLUSTER_VERSION, METADATA_VERSION = 2, 2, 12
 _NOBODY = -1
 
 
@@ -82,10 +81,8 @@ class ClusterState:
 
 def look(host: str, port: int, *, seconds_max: float, now_ms: int) -> ClusterState:
     with Asking.connect(host, port, seconds_max=seconds_max) as broker:
-        described = broker.ask(
-            DescribeClusterRequest(include_fenced_brokers=True), DescribeClusterResponse, version=CLUSTER_VERSION
-        )
-        metadata = broker.ask(MetadataRequest(topics=None), MetadataResponse, version=METADATA_VERSION)
+        described = broker.ask(DescribeClusterRequest(include_fenced_brokers=True), DescribeClusterResponse)
+        metadata = broker.ask(MetadataRequest(topics=None), MetadataResponse)
         quorum = _ask_quorum(broker)
     leads = Counter(each.leader_id for topic in metadata.topics for each in topic.partitions)
     partitions = [
@@ -121,7 +118,7 @@ def look(host: str, port: int, *, seconds_max: float, now_ms: int) -> ClusterSta
 
 def _ask_quorum(broker: Asking) -> DescribeQuorumResponse:
     topic = TopicRequest(topic_name=METADATA_TOPIC, partitions=[PartitionRequest(partition_index=0)])
-    return broker.ask(DescribeQuorumRequest(topics=[topic]), DescribeQuorumResponse, version=QUORUM_VERSION)
+    return broker.ask(DescribeQuorumRequest(topics=[topic]), DescribeQuorumResponse)
 
 
 def _best_known(first: DescribeQuorumResponse, *, seconds_max: float) -> PartitionData:

@@ -42,15 +42,25 @@
     │   ├── IneligibleReplica       a replica that may not be in sync: down, going down, or restarted meanwhile
     │   ├── StaleBrokerEpoch        a broker that has registered anew since
     │   ├── BrokerNotRegistered     a broker that nobody knows
-    │   └── NoReassignmentInProgress  nothing that could be cancelled
-    └── StorageError                the machine's mistake: nothing was acknowledged
-        ├── DiskFull                no space left; the log is as it was and keeps working
-        ├── TooManyOpenFiles        no new file now; the log is as it was and keeps working
-        ├── DiskFailed              the disk refused; the log takes no more until it is opened again
-        ├── LogCorrupted            bytes on disk are not those that were written; never served
-        ├── Truncated               an append was cut off again before it was kept
-        ├── LogClosed               the log was closed while, or before, it was asked
-        └── UnreadableCommand       bytes of the metadata log that this version cannot read
+    │   ├── NoReassignmentInProgress  nothing that could be cancelled
+    │   ├── CoordinatorUnavailable  who looks after the group is not known, moves, or is still reading: ask again
+    │   ├── UnknownMember           a member of a group that its coordinator does not know, or no longer
+    │   ├── GroupNotEmpty           a group with members, asked for what only an empty one can do
+    │   └── GroupNotFound           a group nobody has heard of
+    ├── StorageError                the machine's mistake: nothing was acknowledged
+    │   ├── DiskFull                no space left; the log is as it was and keeps working
+    │   ├── TooManyOpenFiles        no new file now; the log is as it was and keeps working
+    │   ├── DiskFailed              the disk refused; the log takes no more until it is opened again
+    │   ├── LogCorrupted            bytes on disk are not those that were written; never served
+    │   ├── Truncated               an append was cut off again before it was kept
+    │   ├── LogClosed               the log was closed while, or before, it was asked
+    │   └── UnreadableCommand       bytes of the metadata log that this version cannot read
+    └── ClientError                 what a client meets that no broker told it
+        ├── BrokerUnreachable       no answer: nobody listens there, or the connection ended first
+        ├── DeliveryTimedOut        not acknowledged in the time there was; it may have been written all the same
+        ├── ClientClosed            asked of a client that is closed, or was closed meanwhile
+        ├── WrongUse                a call that its object cannot do as it is
+        └── RefusedByBroker         an answer whose error has no name in this tree; `code` is its number
 
 Our own bugs are not in the tree: they assert, and stop. `tests/model/test_errors.py` holds this drawing to the code.
 """
@@ -309,6 +319,31 @@ class NoReassignmentInProgress(RequestError):
     grpc_code = "NOT_FOUND"
 
 
+class CoordinatorUnavailable(RequestError):
+    kafka_code = 15  # COORDINATOR_NOT_AVAILABLE
+    http_status = 503
+    grpc_code = "UNAVAILABLE"
+    retriable = True
+
+
+class UnknownMember(RequestError):
+    kafka_code = 25  # UNKNOWN_MEMBER_ID
+    http_status = 409
+    grpc_code = "FAILED_PRECONDITION"
+
+
+class GroupNotEmpty(RequestError):
+    kafka_code = 68  # NON_EMPTY_GROUP
+    http_status = 409
+    grpc_code = "FAILED_PRECONDITION"
+
+
+class GroupNotFound(RequestError):
+    kafka_code = 69  # GROUP_ID_NOT_FOUND
+    http_status = 404
+    grpc_code = "NOT_FOUND"
+
+
 class StorageError(MillpondError):
     kafka_code = 56  # KAFKA_STORAGE_ERROR
     http_status = 503
@@ -358,3 +393,39 @@ class UnreadableCommand(StorageError):
     http_status = 500
     grpc_code = "DATA_LOSS"
     retriable = False  # the bytes will not change
+
+
+class ClientError(MillpondError):
+    http_status = 503
+    grpc_code = "UNAVAILABLE"
+    retriable = False
+
+
+class BrokerUnreachable(ClientError):
+    kafka_code = 13  # NETWORK_EXCEPTION
+    retriable = True
+
+
+class DeliveryTimedOut(ClientError):
+    kafka_code = 7  # REQUEST_TIMED_OUT
+    http_status = 504
+    grpc_code = "DEADLINE_EXCEEDED"
+
+
+class ClientClosed(ClientError):
+    kafka_code = 13  # NETWORK_EXCEPTION
+
+
+class WrongUse(ClientError):
+    kafka_code = 42  # INVALID_REQUEST
+    http_status = 400
+    grpc_code = "FAILED_PRECONDITION"
+
+
+class RefusedByBroker(ClientError):
+    kafka_code = 42  # INVALID_REQUEST, if it had to be passed on; what was answered is `code`
+    http_status = 502
+
+    def __init__(self, code: int, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code

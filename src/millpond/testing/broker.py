@@ -37,12 +37,14 @@ class InProcessBroker:
         self,
         *,
         data_directory: str | None = None,
+        port: int = 0,
         configs: Mapping[str, str] | None = None,
         clock: ManualClock | None = None,
         http: bool = False,
         seed: int = 0,
     ) -> None:
-        """`configs` are a broker's settings by Kafka's names. Without a data directory there is one of its own.
+        """`configs` are a broker's settings by Kafka's names. Without a data directory there is one of its own, and
+        without a port it listens on one that is free.
 
         With `http` there are metrics and health at `http_url`.
 
@@ -50,6 +52,7 @@ class InProcessBroker:
         """
         self.clock = clock or ManualClock(wall_ms=SystemClock().wall_ms())
         self._given_directory = data_directory
+        self._port = port
         self._configs = dict(configs or {})
         self._http = ("127.0.0.1", 0) if http else None
         self._rng = random.Random(seed)
@@ -105,7 +108,7 @@ class InProcessBroker:
 
     async def _open(self, directory: str) -> Broker:
         return await Broker.start(
-            BrokerSettings(data_directory=directory, port=0, http=self._http, configs=self._configs),
+            BrokerSettings(data_directory=directory, port=self._port, http=self._http, configs=self._configs),
             filesystem=OsFilesystem(),
             clock=self.clock,
             rng=self._rng,

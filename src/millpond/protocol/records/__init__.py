@@ -5,7 +5,7 @@ make batches of records and records of batches, and kernel.py holds their inner 
 """
 
 from millpond.protocol.compression import Codec
-from millpond.protocol.records.decode import decode_batch
+from millpond.protocol.records.decode import decode_batch, decode_batch_as
 from millpond.protocol.records.encode import empty_batch, encode_batch, encode_survivors, encode_values
 from millpond.protocol.records.header import (
     HEADER,
@@ -18,6 +18,7 @@ from millpond.protocol.records.header import (
     parse_header,
     stamp,
     stamp_append_time,
+    stamp_producer,
 )
 from millpond.protocol.records.record import Headers, NewRecord, Record
 
@@ -33,6 +34,7 @@ __all__ = [
     "check_batch",
     "check_produced",
     "decode_batch",
+    "decode_batch_as",
     "empty_batch",
     "encode_batch",
     "encode_survivors",
@@ -41,4 +43,5 @@ __all__ = [
     "parse_header",
     "stamp",
     "stamp_append_time",
+    "stamp_producer",
 ]

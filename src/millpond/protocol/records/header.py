@@ -62,6 +62,7 @@ CRC_START: Final = 21
 """First byte the checksum covers; it covers all from here to the end of the batch."""
 ATTRIBUTES_AT: Final = 21
 MAX_TIMESTAMP_AT: Final = 35
+PRODUCER_AT: Final = 43
 
 CODEC_MASK: Final = 0b0000_0111
 LOG_APPEND_TIME: Final = 0b0000_1000
@@ -74,6 +75,7 @@ _I16: Final = struct.Struct("!h")
 _I32: Final = struct.Struct("!i")
 _U32: Final = struct.Struct("!I")
 _I64: Final = struct.Struct("!q")
+_PRODUCER: Final = struct.Struct("!qhi")
 
 _VIEW_BYTES_MIN: Final = 1024
 _unpack_from = HEADER.unpack_from
@@ -222,6 +224,15 @@ def stamp_append_time(buffer: bytearray | memoryview, *, timestamp: TimestampMs,
     _I64.pack_into(buffer, position + MAX_TIMESTAMP_AT, timestamp)
     crc = crc32c(memoryview(buffer)[position + CRC_START : position + header.size])
     _U32.pack_into(buffer, position + CRC_AT, crc)
+
+
+def stamp_producer(
+    buffer: bytearray | memoryview, *, producer_id: ProducerId, epoch: ProducerEpoch, base_sequence: Sequence
+) -> None:
+    """Makes the batch at the start of `buffer` another one of an idempotent producer; renews the checksum."""
+    header = parse_header(buffer, 0)
+    _PRODUCER.pack_into(buffer, PRODUCER_AT, producer_id, epoch, base_sequence)
+    _U32.pack_into(buffer, CRC_AT, crc32c(memoryview(buffer)[CRC_START : header.size]))
 
 
 def _unreadable(buffer: Buffer, position: int) -> MalformedBatch | BatchTooLarge | UnsupportedMagic:

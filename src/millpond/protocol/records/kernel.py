@@ -19,11 +19,11 @@ A varint is zigzag (0, -1, 1, -2 … become 0, 1, 2, 3 …), then seven bits a b
 but the last byte: at most 5 bytes, a varlong 10.
 
 Invariant: reading never leaves `data`, never sets aside memory for a claim, and raises only errors of our tree.
-Pure. Driven by encode.py and decode.py, who know nothing of varints: a compiled kernel could stand in for these four
+Pure. Driven by encode.py and decode.py, who know nothing of varints: a compiled kernel could stand in for these
 functions. They are written for speed first, which is why they repeat themselves.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -31,6 +31,7 @@ from millpond.model.errors import InvalidRecord, MalformedBatch
 from millpond.model.ids import Offset, TimestampMs
 from millpond.model.limits import HEADERS_PER_RECORD_MAX
 from millpond.protocol.records.record import Headers, NewRecord, Record
+from millpond.protocol.records.uniform import BLOCK_RECORDS, decode_alike
 
 RECORD_BYTES_MIN: Final = 7
 """The smallest record: one byte each for length, attributes, both deltas, key, value and header count."""
@@ -153,35 +154,97 @@ def _encode_headers(headers: Headers) -> bytes:
     return b"".join(out)
 
 
+ALIKE_MISSES_MAX: Final = 2
+"""Blocks in a row that were not alike: the others are not tried."""
+
 _RECORD: Final[Any] = partial(tuple.__new__, Record)
 """What NamedTuple's own constructor does, called from C alone."""
 
 
+Make = Callable[[tuple[Any, ...]], Any]
+
+
 def decode_records(
-    data: bytes, *, count: int, base_offset: Offset, base_timestamp: TimestampMs, append_time: TimestampMs | None
-) -> list[Record]:
-    """The `count` records that fill `data`; those of a batch with an append time all have that timestamp."""
+    data: bytes,
+    *,
+    count: int,
+    base_offset: Offset,
+    base_timestamp: TimestampMs,
+    append_time: TimestampMs | None,
+    make: Make = _RECORD,
+    tail: tuple[Any, ...] = (),
+) -> list[Any]:
+    """The `count` records that fill `data`; those of a batch with an append time all have that timestamp.
+
+    `make` is given a tuple of what a `Record` has, in its order, and `tail` behind it; without it they are Records.
+    """
     if count * RECORD_BYTES_MIN > len(data):
         raise InvalidRecord(f"recordsCount is {count}, but {len(data)} bytes hold {len(data) // RECORD_BYTES_MIN}")
     if abs(base_timestamp) > TIMESTAMP_DISTANCE_MAX:
         raise InvalidRecord(f"baseTimestamp {base_timestamp} is no time")
+    decoder = _Decoder(data, base_offset, base_timestamp, append_time, make, tail)
     try:
-        rows, position = _decode_rows(data, count, base_offset, base_timestamp)
+        position = decoder.decode(count)
     except IndexError:
         raise MalformedBatch(f"the records are cut short: {len(data)} bytes do not hold the {count} claimed") from None
     if position != len(data):
         raise MalformedBatch(f"{len(data) - position} bytes follow the last of {count} records")
-    if append_time is not None:
-        rows = [(offset, append_time, key, value, headers) for offset, _, key, value, headers in rows]
-    return list(map(_RECORD, rows))
+    return decoder.made
+
+
+class _Decoder:
+    """Goes through a batch block by block: as a table where records are alike, one by one where they are not."""
+
+    __slots__ = ("_append_time", "_base_offset", "_base_timestamp", "_data", "_make", "_tail", "made")
+
+    def __init__(
+        self,
+        data: bytes,
+        base_offset: int,
+        base_timestamp: int,
+        append_time: int | None,
+        make: Make,
+        tail: tuple[Any, ...],
+    ) -> None:
+        self.made: list[Any] = []
+        self._data = data
+        self._base_offset = base_offset
+        self._base_timestamp = base_timestamp
+        self._append_time = append_time
+        self._make = make
+        self._tail = tail
+
+    def decode(self, count: int) -> int:
+        """The position after the last. IndexError where the data end early."""
+        position = misses = 0
+        made, tail = self.made, (self._append_time, self._make, self._tail)
+        while (left := count - len(made)) and misses < ALIKE_MISSES_MAX:
+            size = min(left, BLOCK_RECORDS if made else _WIDTH_STARTS[1])
+            found = decode_alike(self._data, position, len(made), size, self._base_offset, self._base_timestamp, *tail)
+            if found is None:
+                misses += 1
+                position = self._one_by_one(position, size)
+            else:
+                misses = 0
+                made += found.made
+                position += found.size
+        return self._one_by_one(position, count - len(made))
+
+    def _one_by_one(self, position: int, count: int) -> int:
+        rows: list[tuple[Any, ...]] = []
+        position = _decode_rows(rows, self._data, position, count, self._base_offset, self._base_timestamp)
+        if self._append_time is not None:
+            rows = [(offset, self._append_time, key, value, headers) for offset, _, key, value, headers in rows]
+        make, tail = self._make, self._tail
+        self.made += [make(row + tail) for row in rows] if tail else map(make, rows)
+        return position
 
 
 def _decode_rows(  # noqa: C901 - varints are read in place, as a call would cost more than all the rest
-    data: bytes, count: int, base_offset: int, base_timestamp: int
-) -> tuple[list[Any], int]:
-    """Rows in the order of Record's fields, and the position after the last. IndexError where `data` ends early."""
-    rows: list[Any] = []
-    position, size = 0, len(data)
+    rows: list[Any], data: bytes, position: int, count: int, base_offset: int, base_timestamp: int
+) -> int:
+    """Adds rows in the order of Record's fields; the position after the last. IndexError where `data` ends early."""
+    size = len(data)
     for _ in range(count):
         if (raw := data[position]) < 0x80:
             position += 1
@@ -234,7 +297,7 @@ def _decode_rows(  # noqa: C901 - varints are read in place, as a call would cos
         if position != end:
             raise MalformedBatch(f"the fields of a record end at byte {position} of the records, its length says {end}")
         rows.append((offset, timestamp, key, value, headers))
-    return rows, position
+    return position
 
 
 def _read_raw(data: bytes, position: int, bits: int) -> tuple[int, int]:

@@ -1,0 +1,127 @@
+"""The admin client against a real broker."""
+
+import pytest
+
+from millpond.client import Admin, Consumer, Producer, TopicPartition
+from millpond.model.errors import (
+    ClientClosed,
+    GroupNotEmpty,
+    GroupNotFound,
+    InvalidSetting,
+    TopicAlreadyExists,
+    UnknownTopicOrPartition,
+    WrongUse,
+)
+from millpond.testing.broker import InProcessBroker
+from tests.client.conftest import run
+from tests.client.test_consumer import fill, take
+
+
+def test_topics_are_made_looked_at_changed_and_deleted(broker: InProcessBroker) -> None:
+    async def scenario() -> None:
+        async with Admin(broker.bootstrap) as admin:
+            await admin.create_topic("trial", partitions=2, validate_only=True)
+            assert await admin.topics() == []
+            await admin.create_topic("orders", partitions=2, configs={"retention.ms": "5000"})
+            await admin.create_topic("orders", exist_ok=True)
+            with pytest.raises(TopicAlreadyExists, match="orders"):
+                await admin.create_topic("orders")
+            await admin.create_topic("bills")
+            assert await admin.topics() == ["bills", "orders"]
+            found = await admin.describe_topic("orders")
+            assert [(each.partition, each.leader, each.in_sync) for each in found.partitions] == [
+                (number, each.leader, each.replicas) for number, each in enumerate(found.partitions)
+            ]
+            assert len(found.partitions) == 2
+            await admin.add_partitions("orders", total=4)
+            assert len((await admin.describe_topic("orders")).partitions) == 4
+            settings = await admin.topic_configs("orders")
+            assert (settings["retention.ms"].value, settings["retention.ms"].is_default) == ("5000", False)
+            assert settings["cleanup.policy"].is_default
+            await admin.alter_topic("orders", {"retention.ms": None, "cleanup.policy": "compact"})
+            settings = await admin.topic_configs("orders")
+            assert settings["retention.ms"].is_default
+            assert settings["cleanup.policy"].value == "compact"
+            with pytest.raises(InvalidSetting, match="retention"):
+                await admin.alter_topic("orders", {"retention.ms": "long"})
+            await admin.delete_topic("bills")
+            await admin.delete_topic("bills", missing_ok=True)
+            for wrong in (admin.delete_topic("bills"), admin.describe_topic("bills"), admin.topic_configs("bills")):
+                with pytest.raises(UnknownTopicOrPartition, match="bills"):
+                    await wrong
+            assert await admin.topics() == ["orders"]
+
+    run(scenario())
+
+
+def test_the_cluster_and_its_settings_are_shown(broker: InProcessBroker) -> None:
+    async def scenario() -> None:
+        async with Admin(broker.bootstrap) as admin:
+            cluster = await admin.cluster()
+            (only,) = cluster.brokers
+            assert f"{only.host}:{only.port}" == broker.bootstrap
+            assert cluster.controller == only.node_id
+            assert not only.is_fenced
+            assert "num.partitions" in await admin.broker_configs(only.node_id)
+        with pytest.raises(ClientClosed):
+            await admin.cluster()
+
+    run(scenario())
+
+
+def test_groups_are_listed_described_reset_and_deleted(broker: InProcessBroker) -> None:
+    broker.create_topic("orders")
+    at = TopicPartition("orders", 0)
+
+    async def scenario() -> None:
+        await fill(broker, 20)
+        async with Admin(broker.bootstrap, retry_seconds_max=2) as admin:
+            async with Consumer(broker.bootstrap, topics=["orders"], group="kitchen", client_id="cook") as consumer:
+                await take(consumer, 5)
+                await consumer.commit()
+                assert await admin.groups() == {"kitchen": "Stable"}
+                described = await admin.describe_group("kitchen")
+                assert (described.protocol, described.state) == ("consumer", "Stable")
+                (member,) = described.members
+                assert (member.client_id, member.assigned) == ("cook", [at])
+                (lag,) = await admin.group_lag("kitchen")
+                assert (lag.at, lag.committed, lag.end, lag.messages) == (at, 5, 20, 15)
+                with pytest.raises(GroupNotEmpty, match="stop them"):
+                    await admin.reset_group("kitchen", "earliest")
+                with pytest.raises(GroupNotEmpty):
+                    await admin.delete_group("kitchen")
+            reset = admin.reset_group
+            assert await reset("kitchen", "latest", dry_run=True) == {at: 20}
+            assert await admin.group_offsets("kitchen") == {at: 5}
+            assert await reset("kitchen", {"shift": 3}) == {at: 8}
+            assert await reset("kitchen", {"shift": 100}) == {at: 20}
+            assert await reset("kitchen", {"timestamp": 1_007}) == {at: 7}
+            assert await reset("kitchen", {at: 3}) == {at: 3}
+            assert await reset("kitchen", "earliest") == {at: 0}
+            assert await admin.group_offsets("kitchen") == {at: 0}
+            with pytest.raises(WrongUse, match="to is"):
+                await reset("kitchen", {"when": 1})
+            with pytest.raises(WrongUse, match="has committed nothing"):
+                await reset("cellar", "earliest")
+            assert await reset("cellar", "latest", topics=["orders"]) == {at: 20}
+            await admin.delete_group("kitchen")
+            with pytest.raises(GroupNotFound, match="kitchen"):
+                await admin.describe_group("kitchen")
+            assert list(await admin.groups()) == ["cellar"]
+
+    run(scenario())
+
+
+def test_records_are_deleted_up_to_an_offset(broker: InProcessBroker) -> None:
+    broker.create_topic("orders")
+    at = TopicPartition("orders", 0)
+
+    async def scenario() -> None:
+        async with Producer(broker.bootstrap, batch_bytes=1) as producer:
+            await producer.send_many("orders", [b"%d" % number for number in range(10)])
+        async with Admin(broker.bootstrap) as admin:
+            assert await admin.delete_records({at: 4}) == {at: 4}
+        async with Consumer(broker.bootstrap, topics=["orders"]) as consumer:
+            assert [each.offset for each in await take(consumer, 6)] == list(range(4, 10))
+
+    run(scenario())
