@@ -50,6 +50,11 @@ def states_after(*headers: BatchHeader) -> ProducerStates:
 # Alone
 
 
+def test_one_that_was_never_kept_is_no_duplicate_while_all_there_were_are_remembered() -> None:
+    with pytest.raises(OutOfOrderSequence):
+        states_after(header(4711), header(4712)).find_duplicate(header(4710))
+
+
 def test_the_next_sequence_in_order_is_no_duplicate() -> None:
     assert states_after(header(0, 3)).find_duplicate(header(3)) is None
 

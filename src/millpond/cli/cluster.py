@@ -27,7 +27,6 @@ Bootstrap = Annotated[str, Option(help="Any broker of the cluster.", metavar="HO
 Timeout = Annotated[float, Option(help="How long to wait for each answer.", metavar="SECONDS", min=0.1)]
 BrokerId = Annotated[int, Argument(help="Its node id.", metavar="BROKER")]
 HERE = "127.0.0.1:9092"
-VOTER_VERSION = 0
 
 
 class Output(Enum):
@@ -84,7 +83,7 @@ def _change(request: Message, response_class: type[Answers], bootstrap: str, tim
     address = parse_address("--bootstrap", bootstrap)
     try:
         with Asking.connect(address.host, address.port, seconds_max=timeout) as broker:
-            answer = broker.ask(request, response_class, version=VOTER_VERSION)
+            answer = broker.ask(request, response_class)
     except CannotReach as error:
         raise CannotStart(str(error)) from None
     if answer.error_code:

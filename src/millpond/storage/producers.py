@@ -61,8 +61,10 @@ class ProducerStates:
         expected = (newest + 1) & SEQUENCE_MASK
         if first == expected:
             return None
-        # Within half the circle behind what is expected: an old batch, too old to know its offset.
-        if (expected - first) & SEQUENCE_MASK < SEQUENCE_MASK // 2:
+        # Within half the circle behind what is expected: an old batch, too old to know its offset. But while all there
+        # were are remembered, it is none of them: a client would take "duplicate" for "kept", and lose it.
+        is_old = (expected - first) & SEQUENCE_MASK < SEQUENCE_MASK // 2
+        if is_old and len(producer.batches) == BATCHES_REMEMBERED:
             raise DuplicateSequence(
                 f"producer {header.producer_id} sent sequences {first} to {last} again; it is at {expected} now, "
                 f"and only its last {BATCHES_REMEMBERED} batches are remembered"
