@@ -304,7 +304,7 @@ MUTANTS: tuple[tuple[Mutant, int], ...] = (
     (serve_without_a_lease, 1),
     (renew_the_lease_of_a_fenced_broker, 1),
     (fence_without_waiting, 1),
-    (forget_the_vote, 0),
+    (forget_the_vote, 1),
     (say_that_metadata_is_kept_before_it_is, 0),
     (take_changes_decided_on_old_images, 0),
     (come_into_sync_too_early, 1),
