@@ -14,7 +14,7 @@ from millpond.broker.drivers.group_shard import GroupShard
 from millpond.broker.drivers.life import BrokerLife
 from millpond.broker.drivers.partition import Partition
 from millpond.broker.drivers.quorum import Outcome, Quorum
-from millpond.broker.drivers.quorum_store import QuorumStore
+from millpond.broker.drivers.quorum_store import DIRECTORY, QuorumStore
 from millpond.broker.operations import fetch
 from millpond.core.groups.consumer_events import Topic
 from millpond.core.groups.records import Record
@@ -128,8 +128,12 @@ def go_on_in_the_epoch_of_an_earlier_leader(patch: pytest.MonkeyPatch) -> None:
 
 def forget_the_epochs_at_restart(patch: pytest.MonkeyPatch) -> None:
     def begin_epoch(self: Log, epoch: LeaderEpoch, start: Offset) -> None:
-        self.epochs.adopt(self.epochs.begin(epoch, start))
+        if self.name == DIRECTORY:
+            original(self, epoch, start)
+        else:
+            self.epochs.adopt(self.epochs.begin(epoch, start))
 
+    original = Log._begin_epoch
     patch.setattr(Log, "_begin_epoch", begin_epoch)
 
 
@@ -279,31 +283,31 @@ def take_changes_decided_on_old_images(patch: pytest.MonkeyPatch) -> None:
 
 
 MUTANTS: tuple[tuple[Mutant, int], ...] = (
-    (acknowledge_before_the_leader_has_synced, 9),
+    (acknowledge_before_the_leader_has_synced, 3),
     (acknowledge_before_anybody_else_has_it, 0),
     (answer_for_groups_before_anybody_else_has_it, 0),
-    (count_what_was_sent_as_synced, 1),
-    (fetch_on_before_it_is_synced, 0),
-    (cut_to_the_high_watermark_when_the_leader_changes, 0),
-    (find_no_difference_between_logs, 0),
-    (go_on_in_the_epoch_of_an_earlier_leader, 0),
+    (count_what_was_sent_as_synced, 9),
+    (fetch_on_before_it_is_synced, 2),
+    (cut_to_the_high_watermark_when_the_leader_changes, 3),
+    (find_no_difference_between_logs, 1),
+    (go_on_in_the_epoch_of_an_earlier_leader, 1),
     (forget_the_epochs_at_restart, 0),
-    (wait_only_for_those_who_keep_up, 0),
-    (keep_a_lost_disk_in_sync, 3),
-    (keep_the_groups_as_they_were_last_led_here, 0),
+    (wait_only_for_those_who_keep_up, 1),
+    (keep_a_lost_disk_in_sync, 13),
+    (keep_the_groups_as_they_were_last_led_here, 3),
     (load_only_what_the_high_watermark_covers, 0),
-    (trust_clocks_to_be_equal, 0),
-    (forget_producers_of_copied_batches, 1),
-    (take_what_comes_behind_a_refused_batch, 11),
+    (trust_clocks_to_be_equal, 2),
+    (forget_producers_of_copied_batches, 3),
+    (take_what_comes_behind_a_refused_batch, 8),
     (show_consumers_all_there_is, 0),
     (tell_of_an_end_before_it_is_known, 0),
-    (serve_without_a_lease, 8),
+    (serve_without_a_lease, 1),
     (renew_the_lease_of_a_fenced_broker, 1),
     (fence_without_waiting, 1),
-    (forget_the_vote, 0),
-    (say_that_metadata_is_kept_before_it_is, 2),
+    (forget_the_vote, 1),
+    (say_that_metadata_is_kept_before_it_is, 0),
     (take_changes_decided_on_old_images, 0),
-    (come_into_sync_too_early, 29),
+    (come_into_sync_too_early, 1),
     (elect_anybody_who_is_up, 29),
 )
 """And a seed that showed it when it was planted."""

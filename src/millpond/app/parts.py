@@ -133,7 +133,6 @@ class Parts:
         self.metadata.listen(self.partitions.follow)
         self.partitions.follow(EMPTY, self.metadata.image)
         self.partitions.require_all()
-        self.partitions.remove_strays(self.metadata.image)
 
     async def register(self, endpoints: tuple[Endpoint, ...], founders: Collection[int]) -> None:
         """However long it takes: without a majority there is nothing to serve."""
@@ -153,6 +152,7 @@ class Parts:
                 await self.life.register(endpoints, doubtful=self.partitions.doubtful())
                 if self.cluster is not None:
                     await self.metadata.submit(lambda image: agree(image, self.configs))
+                self.partitions.remove_strays(self.metadata.image)
                 return
             except ControllerUnavailable:
                 if self.cluster is not None:

@@ -122,7 +122,7 @@ class PartitionTable:
             partition = self._by_id.get((topic.topic_id, number))
             if self._node_id not in facts.replicas:
                 if partition is not None:
-                    self._remove(topic.topic_id, number)
+                    self._remove(topic.topic_id, number, put_aside=self._is_present(image))
                 continue
             if partition is None:
                 partition = self._opened(topic, number, config)
@@ -145,7 +145,7 @@ class PartitionTable:
     def _appoint(self, partition: Partition, facts: PartitionFacts, image: Image) -> None:
         """Leads what the image says, but only in the life of the broker that the image speaks of: one that has just
         started finds itself named as leader by the life before, which may have written more than is left."""
-        if facts.leader == self._node_id and self.is_this_life(image.brokers[self._node_id].epoch):
+        if facts.leader == self._node_id and self._is_present(image):
             partition.lead(
                 LeaderEpoch(facts.leader_epoch),
                 members_of(image, partition.at),
@@ -185,17 +185,25 @@ class PartitionTable:
         if self._by_name.get(partition.at) is partition:
             partition.begin_anew(Log.open(self._filesystem, directory, old.settings, facts=self.facts))
 
-    def _remove(self, topic_id: bytes, number: int) -> None:
+    def _is_present(self, image: Image) -> bool:
+        """Whether the image is one of this life of the broker. An earlier one is history: a partition that it shows
+        elsewhere may have come back here since, and what is on disk is what this broker is relied on to have."""
+        known = image.brokers.get(self._node_id)
+        return known is not None and self.is_this_life(known.epoch)
+
+    def _remove(self, topic_id: bytes, number: int, *, put_aside: bool = True) -> None:
         partition = self._by_id.pop((topic_id, number), None)
         if partition is None:
             return
         del self._by_name[partition.at]
         partition.log.abandon()
         partition.follow(partition.leader_epoch)
-        self._put_aside(partition.log.directory, topic_id)
+        if put_aside:
+            self._put_aside(partition.log.directory, topic_id)
 
     def remove_strays(self, image: Image) -> None:
-        """At start: what moved to other brokers while this one was down. A topic that nobody knows is left alone."""
+        """At start, once it is registered: what moved to other brokers while this one was down, by an image that is no
+        older than this life. A topic that nobody knows is left alone."""
         found = set(self._filesystem.list(self.data_directory))
         for topic in image.topics.values():
             for number, facts in enumerate(topic.partitions):
