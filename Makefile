@@ -44,7 +44,7 @@ sim: .venv/.ready  ## simulated bad days of a log, or of a cluster: make sim [WO
 sim-night: .venv/.ready  ## simulated clusters, minute after minute, until one breaks a promise: make sim-night [HOURS=8]
 	@$(BIN)/python -m tests.simulation --world cluster --hours $(HOURS)
 
-chaos: .venv/.ready  ## three brokers killed, paused and restarted under load: make chaos [SECONDS=60] [SEED=7]
+chaos: .venv/.ready  ## three brokers killed, cut off, without power, under load: make chaos [SECONDS=60] [SEED=7]
 	@$(BIN)/python -m tests.interop.chaos --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
 lock:  ## write requirements.lock anew (needs uv)

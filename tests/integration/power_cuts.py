@@ -29,8 +29,8 @@ from millpond.protocol.records import NewRecord, encode_batch, encode_values
 from millpond.storage.log import Appended, Log
 from millpond.storage.settings import Flush, LogSettings
 from tests.integration.expectations import ExpectedBatches, ExpectedKeys, PromiseBroken
-from tests.integration.ext4_image import Ext4Image
 from tests.integration.powered_filesystem import PoweredFilesystem
+from tests.machine.ext4_image import Ext4Image
 
 _APPENDERS = 4
 _KEYS = 20

@@ -11,7 +11,7 @@ import errno
 import os
 
 from millpond.storage.filesystem import OsFile, OsFilesystem
-from tests.integration.ext4_image import Ext4Image
+from tests.machine.ext4_image import Ext4Image
 
 
 class PoweredFile(OsFile):

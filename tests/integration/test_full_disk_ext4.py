@@ -12,7 +12,7 @@ from millpond.storage.filesystem import OsFilesystem
 from millpond.storage.log import Log
 from millpond.storage.settings import LogSettings
 from tests.integration.expectations import ExpectedBatches
-from tests.integration.ext4_image import Ext4Image, why_no_image
+from tests.machine.ext4_image import Ext4Image, why_no_image
 
 EPOCH = LeaderEpoch(0)
 SETTINGS = LogSettings(segment_bytes=512 * 1024)

@@ -10,9 +10,9 @@ import pytest
 
 from millpond.storage.filesystem import OsFile
 from tests.integration.expectations import PromiseBroken
-from tests.integration.ext4_image import Ext4Image, why_no_image
 from tests.integration.power_cuts import PowerCuts
 from tests.integration.powered_filesystem import PoweredFilesystem
+from tests.machine.ext4_image import Ext4Image, why_no_image
 
 CYCLES = 200
 CYCLES_FOR_A_BUG = 25

@@ -20,6 +20,8 @@ STOP_SECONDS_MAX = 20.0
 
 
 class BrokerProcess:
+    host = "127.0.0.1"
+
     def __init__(self, directory: Path, configs: Mapping[str, str]) -> None:
         """Use `running_broker`."""
         self._directory = directory
@@ -32,7 +34,7 @@ class BrokerProcess:
 
     @property
     def address(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        return f"{self.host}:{self.port}"
 
     def start(self) -> None:
         kafka = f"127.0.0.1:{self.port}"

@@ -2,136 +2,169 @@
 
     python -m tests.interop.chaos --seconds 60 --seed 7        (make chaos SECONDS=60 SEED=7)
 
-The seed settles what is done to whom and for how long, not how the machine's timing meets it: a run that fails is
-told by its seed and its story, and may need a few runs to fail again. At most one broker is down at a time, so that
-there is always a majority, but for the times when all are killed together.
+Each broker has a network namespace and a disk of its own where the machine permits it (chaos_ground.py); what is done
+to them is in chaos_faults.py, what clients do in traffic.py. The seed settles what is done to whom and for how long,
+not how the machine's timing meets it: a run that fails is told by its seed and its story, and may need a few runs to
+fail again. What brokers said and had on disk is kept then.
 
 Invariant: a run ends by itself, a while after its seconds; the exit code is 0 only if nothing was lost, nothing came
 twice, and no broker reported a bug of its own.
 """
 
 import argparse
+import json
 import random
 import secrets
+import shutil
+import signal
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from confluent_kafka.cimpl import NewTopic
 
+from tests.interop.chaos_faults import Faults, wait
+from tests.interop.chaos_ground import Ground, Tell, prepared
 from tests.interop.cluster_processes import ClusterBroker, ClusterProcesses, running_cluster
 from tests.interop.confluent import new_admin
 from tests.interop.traffic import PROTOCOLS, Reader, Stream, check_history
 
-TOPIC = "chaos"
+TRICKLE, FLOOD = "trickle", "flood"
 PARTITIONS = 4
+FLOOD_BURST = 10
 CALM_SECONDS_MAX = 2.0
 DOWN_SECONDS_MAX = 5.0
 """Longer than a session, or not."""
-
-Tell = Callable[[str], None]
+PATIENCE = 3.0
+"""A run whose messages are not there after so many times its seconds has failed."""
+DISK_BYTES, DISK_BYTES_PER_SECOND = 256 << 20, 2 << 20
+"""They take no room on this machine until they are used."""
 
 
 class Chaos:
-    def __init__(self, cluster: ClusterProcesses, rng: random.Random, tell: Tell) -> None:
+    def __init__(
+        self, cluster: ClusterProcesses, ground: Ground, rng: random.Random, tell: Tell, *, only: Sequence[str]
+    ) -> None:
         self._cluster = cluster
+        self._faults = Faults(cluster, ground, rng, only=only)
         self._rng = rng
         self._tell = tell
-        self._faults: dict[Callable[[ClusterBroker, float], None], int] = {
-            self._kill: 4,
-            self._pause: 3,
-            self._restart: 2,
-            self._kill_twice: 1,
-            self._kill_all: 1,
-        }
+        self.counts = Counter[str]()
 
-    def run(self, seconds: float) -> int:
-        """The number of faults."""
-        ends = time.monotonic() + seconds
-        count = 0
-        while time.monotonic() < ends:
-            self._wait(self._rng.uniform(0, CALM_SECONDS_MAX))
-            (fault,) = self._rng.choices(list(self._faults), list(self._faults.values()))
+    def run(self, seconds: float, streams: list[Stream], *, messages: int) -> None:
+        """For that long, and until so many messages are acknowledged."""
+        began = time.monotonic()
+        for fault in self._faults.deal():
+            elapsed = time.monotonic() - began
+            count = sum(each.count for each in streams)
+            if elapsed >= seconds and count >= messages:
+                break
+            assert elapsed < seconds * PATIENCE, f"{count} messages acknowledged in {elapsed:.0f} s"
+            wait(self._rng.uniform(0, CALM_SECONDS_MAX))
             role, broker = self._victim()
             down_seconds = self._rng.uniform(0, DOWN_SECONDS_MAX)
-            self._tell(f"{fault.__name__.strip('_')} broker {broker.node_id} ({role}), for {down_seconds:.1f} s")
+            name = self._faults.name(fault)
+            self._tell(f"{count:7} messages; {name}: broker {broker.node_id} ({role}), for {down_seconds:.1f} s")
             fault(broker, down_seconds)
-            count += 1
-        return count
+            self.counts[name] += 1
+            self._restart_failed()
+
+    def _restart_failed(self) -> None:
+        for node_id in self._faults.restart_failed():
+            self._tell(f"broker {node_id} said that its disk failed, and was restarted")
+
+    def wait_healthy(self) -> None:
+        self._restart_failed()
+        self._cluster.wait_healthy()
 
     def _victim(self) -> tuple[str, ClusterBroker]:
         role = self._rng.choice(["leader", "controller", "any"])
         number, partition = self._rng.choice(list(self._cluster.brokers)), self._rng.randrange(PARTITIONS)
         if role == "leader":
-            return f"leads {TOPIC}-{partition}", self._cluster.leader_of(TOPIC, partition)
+            return f"leads {FLOOD}-{partition}", self._cluster.leader_of(FLOOD, partition)
         if role == "controller":
             return "controller", self._cluster.controller()
         return "any", self._cluster.brokers[number]
 
-    def _kill(self, broker: ClusterBroker, seconds: float) -> None:
-        broker.kill()
-        self._wait(seconds)
-        broker.start()
 
-    def _pause(self, broker: ClusterBroker, seconds: float) -> None:
-        broker.pause()
-        self._wait(seconds)
-        broker.resume()
-
-    def _restart(self, broker: ClusterBroker, seconds: float) -> None:
-        broker.stop()
-        self._wait(seconds)
-        broker.start()
-
-    def _kill_twice(self, broker: ClusterBroker, seconds: float) -> None:
-        """Once more while it recovers."""
-        broker.kill()
-        broker.launch()
-        self._wait(min(seconds, 1.0))
-        broker.kill()
-        broker.start()
-
-    def _kill_all(self, broker: ClusterBroker, seconds: float) -> None:
-        for each in self._cluster.brokers.values():
-            each.kill()
-        self._wait(min(seconds, 1.0))
-        self._cluster.launch()
-
-    def _wait(self, seconds: float) -> None:
-        """Time is what the fault is made of here; nothing is asserted about it."""
-        threading.Event().wait(seconds)
-
-
-def run(directory: Path, *, seed: int, seconds: float, tell: Tell) -> None:
-    """Raises AssertionError where the history is wrong."""
-    with running_cluster(directory) as cluster:
-        admin = new_admin(cluster)
-        made = admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3, config={"min.insync.replicas": "2"})])
-        made[TOPIC].result(30)
-        stream = Stream(cluster, TOPIC, partitions=PARTITIONS)
-        readers = [Reader(cluster, TOPIC, protocol) for protocol in PROTOCOLS]
-        try:
-            stream.wait_more(100)
-            faults = Chaos(cluster, random.Random(seed), tell).run(seconds)
-            tell(f"{faults} faults are over; waiting for everybody to be in sync")
-            cluster.wait_healthy()
-            stream.wait_more(100)
-            stream.finish()
-            for reader in readers:
-                reader.wait_all(stream)
-        finally:
+@contextmanager
+def traffic(cluster: ClusterProcesses, *, flush: str) -> Iterator[dict[Stream, list[Reader]]]:
+    """Two topics, and who reads each: one gets a message at a time, the other as many as go into batches."""
+    admin = new_admin(cluster)
+    config = {"min.insync.replicas": "2", "millpond.flush": flush}
+    topics = [NewTopic(topic, PARTITIONS, 3, config=config) for topic in (TRICKLE, FLOOD)]
+    for made in admin.create_topics(topics).values():
+        made.result(30)
+    flows: dict[Stream, list[Reader]] = {}
+    try:
+        for topic, burst in ((TRICKLE, 1), (FLOOD, FLOOD_BURST)):
+            readers = flows.setdefault(Stream(cluster, topic, partitions=PARTITIONS, burst=burst), [])
+            readers += [Reader(cluster, topic, protocol, partitions=PARTITIONS) for protocol in PROTOCOLS]
+        yield flows
+    finally:
+        for stream in flows:
             stream.abandon()
+        for readers in flows.values():
             for reader in readers:
                 reader.close()
-        check_history(cluster, TOPIC, stream, *readers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    seed: int
+    seconds: float
+    messages: int = 0
+    """So many must be acknowledged at least."""
+    only: Sequence[str] = ()
+    """Names of faults; all of them where none is named."""
+    flush: str = "group"
+    """Of the topics; with another one a power cut may lose what was acknowledged."""
+
+
+def run(directory: Path, ground: Ground, plan: Plan, tell: Tell) -> None:
+    """Raises AssertionError where the history is wrong."""
+    with running_cluster(directory, places=ground.places) as cluster, _kept_where_wrong(directory, cluster, ground):
+        chaos = Chaos(cluster, ground, random.Random(plan.seed), tell, only=plan.only)
+        with traffic(cluster, flush=plan.flush) as flows:
+            for stream in flows:
+                stream.wait_more(100)
+            chaos.run(plan.seconds, list(flows), messages=plan.messages)
+            tell(f"{chaos.counts.total()} faults are over; waiting for everybody to be in sync")
+            chaos.wait_healthy()
+            for stream in flows:
+                stream.wait_more(100)
+                stream.finish()
+            for stream, readers in flows.items():
+                for reader in readers:
+                    reader.wait_all(stream)
+        for stream, readers in flows.items():
+            check_history(cluster, stream, *readers)
         assert not cluster.bugs, cluster.bugs
+        tell("faults: " + ", ".join(f"{count} {name}" for name, count in chaos.counts.most_common()))
         tell(
-            f"{stream.count} messages acknowledged, all there once and in order; longest time without an "
-            f"acknowledgement {stream.gap_seconds:.1f} s; read by {len(readers)} groups, none of it again"
+            f"{sum(each.count for each in flows)} messages acknowledged, all there once and in order; longest time "
+            f"without an acknowledgement {max(each.gap_seconds for each in flows):.1f} s; read by "
+            f"{sum(map(len, flows.values()))} groups, none of it again"
         )
+
+
+@contextmanager
+def _kept_where_wrong(directory: Path, cluster: ClusterProcesses, ground: Ground) -> Iterator[None]:
+    """What brokers said, and what they have on disk, as files below `kept`."""
+    try:
+        yield
+    except Exception:
+        for node_id, broker in cluster.brokers.items():
+            broker.end()
+            shutil.copytree(ground.places[node_id].directory, directory / "kept" / f"data-{node_id}")
+            lines = "".join(json.dumps(line) + "\n" for line in broker.told)
+            (directory / "kept" / f"broker-{node_id}.jsonl").write_text(lines)
+        raise
 
 
 class Storyteller:
@@ -145,19 +178,39 @@ class Storyteller:
         sys.stdout.flush()
 
 
-def main() -> int:
+def _asked() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.interop.chaos", description=__doc__.split("\n", 1)[0])
     parser.add_argument("--seconds", type=float, default=60.0, help="how long faults go on; a run takes some more")
+    parser.add_argument("--messages", type=int, default=0, help="go on until so many are acknowledged")
     parser.add_argument("--seed", type=int, default=None, help="drawn, and shown, otherwise")
-    chosen = parser.parse_args()
+    parser.add_argument("--only", action="append", default=[], help="a fault by its name, 'cut power'; may be repeated")
+    parser.add_argument("--flush", default="group", help="of the topics: with 'none' a power cut must be seen to lose")
+    parser.add_argument("--only-loopback", action="store_true", help="no namespaces and no disks of their own")
+    parser.add_argument("--keep", type=Path, default=None, help="where to put what is left of a run that failed")
+    return parser.parse_args()
+
+
+def main() -> int:
+    chosen = _asked()
     seed = secrets.randbelow(1_000_000) if chosen.seed is None else chosen.seed
     tell = Storyteller()
     tell(f"chaos for {chosen.seconds:.0f} s with seed {seed}")
-    with tempfile.TemporaryDirectory(prefix="millpond-chaos-") as directory:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    plan = Plan(seed=seed, seconds=chosen.seconds, messages=chosen.messages, only=chosen.only, flush=chosen.flush)
+    disk_bytes = DISK_BYTES + int(chosen.seconds * PATIENCE) * DISK_BYTES_PER_SECOND
+    with tempfile.TemporaryDirectory(prefix="millpond-chaos-") as name:
+        directory = Path(name)
         try:
-            run(Path(directory), seed=seed, seconds=chosen.seconds, tell=tell)
-        except AssertionError as error:
+            with prepared(directory, disk_bytes=disk_bytes, tell=tell, only_loopback=chosen.only_loopback) as ground:
+                run(directory, ground, plan, tell)
+        except Exception as error:
             tell(f"FAILED with seed {seed}: {error}")
+            if (directory / "kept").exists():
+                kept = chosen.keep or Path(tempfile.mkdtemp(prefix="millpond-chaos-failed-"))
+                shutil.copytree(directory / "kept", kept, dirs_exist_ok=True)
+                tell(f"what brokers said and had on disk is in {kept}")
+            if not isinstance(error, AssertionError):
+                raise
             return 1
     return 0
 

@@ -1,5 +1,5 @@
-"""Three brokers as their users run them, a process each on loopback; each can be stopped, killed, paused and started
-again on its port. What they know of each other is asked over the wire.
+"""Three brokers as their users run them, a process each on loopback, or each in the place it is given; each can be
+stopped, killed, paused and started again on its port. What they know of each other is asked over the wire.
 
 Invariant: no process outlives `running_cluster`. A bug that a broker reports of itself fails whoever uses this.
 """
@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -37,26 +38,45 @@ STATE_SECONDS_MAX = 60.0
 ANSWER_SECONDS_MAX = 3.0
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a broker runs, and keeps its data."""
+
+    host: str
+    port: int
+    directory: Path
+    on: tuple[str, ...] = ()
+    """What goes before its command, to run it in a network namespace for instance."""
+
+
 class ClusterBroker(BrokerProcess):
     """One of them. Starting returns at once: the first two need each other."""
 
-    def __init__(self, node_id: int, directory: Path, port: int, peers: str, configs: Mapping[str, str]) -> None:
+    def __init__(self, node_id: int, place: Place, secret_file: Path, peers: str, configs: Mapping[str, str]) -> None:
         self.node_id = node_id
         self.peers = peers
-        self._secret_file = directory / "secret"
-        self._directory = directory / str(node_id)
+        self._secret_file = secret_file
+        self._directory = place.directory
+        self._on = place.on
         self._sets = [f"--set={name}={value}" for name, value in configs.items()]
-        self.port = port
+        self.host, self.port = place.host, place.port
         self.told: list[dict[str, Any]] = []
         self.is_up = False
         self.is_paused = False
+        self.excused: set[str] = set()
+        """Errors of its own that it may tell of, since somebody caused them."""
+
+    @property
+    def bugs(self) -> list[dict[str, Any]]:
+        return [told for told in super().bugs if told.get("error", "").partition(":")[0] not in self.excused]
 
     def launch(self) -> None:
         command = [sys.executable, "-m", "millpond.cli", "up", "--data-dir", str(self._directory)]
         own = ["--kafka", self.address, "--node-id", str(self.node_id), "--peers", self.peers]
         own += ["--cluster-secret-file", str(self._secret_file), "--http", "off", "--log-format", "json"]
+        own += [] if self.host == BrokerProcess.host else ["--insecure"]
         self._process = subprocess.Popen(
-            [*command, *own, *self._sets], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            [*self._on, *command, *own, *self._sets], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
         self._started = threading.Event()
         self._reader = threading.Thread(target=self._hear, args=(self._process, self._started), name="broker-lines")
@@ -103,15 +123,27 @@ class ClusterBroker(BrokerProcess):
         self._process.send_signal(signal.SIGCONT)
         self.is_paused = False
 
+    def freeze(self) -> None:
+        """Pauses it, and returns when it surely runs no more: what it asked of the kernel may go on, but it will not
+        hear the answer."""
+        self.pause()
+        tasks = Path(f"/proc/{self._process.pid}/task")
+
+        def is_frozen() -> bool:
+            states = [_state((each / "stat").read_text()) for each in tasks.iterdir()]
+            return all(state in "TD" for state in states)
+
+        for _ in until(is_frozen, what=f"broker {self.node_id} stands still"):
+            threading.Event().wait(0.001)
+
 
 class ClusterProcesses:
-    def __init__(self, directory: Path, configs: Mapping[str, str]) -> None:
+    def __init__(self, directory: Path, configs: Mapping[str, str], places: Mapping[int, Place]) -> None:
         """Use `running_cluster`."""
-        directory.mkdir(parents=True, exist_ok=True)
-        (directory / "secret").write_text(secrets.token_hex(32))
-        ports = dict(zip(BROKERS, free_ports(len(BROKERS)), strict=True))
-        peers = ",".join(f"{number}@127.0.0.1:{port}" for number, port in ports.items())
-        self.brokers = {each: ClusterBroker(each, directory, ports[each], peers, configs) for each in BROKERS}
+        secret = directory / "secret"
+        secret.write_text(secrets.token_hex(32))
+        peers = ",".join(f"{number}@{place.host}:{place.port}" for number, place in places.items())
+        self.brokers = {each: ClusterBroker(each, place, secret, peers, configs) for each, place in places.items()}
 
     @property
     def address(self) -> str:
@@ -132,7 +164,7 @@ class ClusterProcesses:
             if each.is_up and not each.is_paused:
                 try:
                     now_ms = time.time_ns() // 1_000_000
-                    return look("127.0.0.1", each.port, seconds_max=ANSWER_SECONDS_MAX, now_ms=now_ms)
+                    return look(each.host, each.port, seconds_max=ANSWER_SECONDS_MAX, now_ms=now_ms)
                 except CannotReach:
                     continue
         return None
@@ -173,6 +205,11 @@ def is_healthy(state: ClusterState) -> bool:
     return live == len(BROKERS) and not state.leaderless and not state.under_replicated
 
 
+def _state(stat: str) -> str:
+    """Of a thread: the letter behind its name."""
+    return stat.rpartition(")")[2].split()[0]
+
+
 def _leader(state: ClusterState, topic: str, partition: int) -> int | None:
     found = [each for each in state.every_partition if (each.topic, each.partition) == (topic, partition)]
     return found[0].leader if found else None
@@ -182,12 +219,25 @@ def replicas_of(state: ClusterState, topic: str) -> list[PartitionState]:
     return [each for each in state.every_partition if each.topic == topic]
 
 
+def on_loopback(directories: Mapping[int, Path], *, on: tuple[str, ...] = ()) -> dict[int, Place]:
+    ports = free_ports(len(directories))
+    return {
+        each: Place(BrokerProcess.host, port, directory, on)
+        for (each, directory), port in zip(directories.items(), ports, strict=True)
+    }
+
+
 @contextmanager
 def running_cluster(
-    directory: Path, configs: Mapping[str, str] = MappingProxyType(QUICK)
+    directory: Path,
+    configs: Mapping[str, str] = MappingProxyType(QUICK),
+    *,
+    places: Mapping[int, Place] | None = None,
 ) -> Iterator[ClusterProcesses]:
     """`configs` are Kafka's broker settings by name."""
-    cluster = ClusterProcesses(directory, configs)
+    directory.mkdir(parents=True, exist_ok=True)
+    places = places or on_loopback({each: directory / str(each) for each in BROKERS})
+    cluster = ClusterProcesses(directory, configs, places)
     with ExitStack() as stack:
         for each in cluster.brokers.values():
             stack.callback(each.end)

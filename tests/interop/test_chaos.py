@@ -1,17 +1,44 @@
-"""A short run of `make chaos`: faults from a seed under load, and nothing lost or doubled."""
+"""Three minutes of `make chaos`: faults from a seed under load, and nothing lost or doubled.
 
+It runs beside other tests, with less of a claim to the processor than they have: what it checks takes no account of
+time. What this machine does not permit is told as the reason of a skipped test.
+"""
+
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.interop import chaos
-
+SECONDS = 180
+MESSAGES = 200_000
+RUN_SECONDS_MAX = 380
 SEED = 2
-"""Begins with a kill of all three."""
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("chaos")]
 
 
-@pytest.mark.slow
-def test_nothing_is_lost_in_a_short_chaos(tmp_path: Path) -> None:
-    story: list[str] = []
-    chaos.run(tmp_path, seed=SEED, seconds=25, tell=story.append)
-    assert "all there once and in order" in story[-1], story
+@pytest.fixture(scope="module")
+def story(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    kept = tmp_path_factory.mktemp("chaos") / "kept"
+    command = ["nice", "-n", "5", sys.executable, "-m", "tests.interop.chaos", "--keep", str(kept)]
+    command += ["--seconds", str(SECONDS), "--messages", str(MESSAGES), "--seed", str(SEED)]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=Path(__file__).parents[2]
+    )
+    try:
+        told, _ = process.communicate(timeout=RUN_SECONDS_MAX)
+    finally:
+        process.kill()  # its brokers, namespaces and mounts end with it
+        process.wait()
+    return told.splitlines()
+
+
+def test_nothing_is_lost_in_three_minutes_of_faults(story: list[str]) -> None:
+    assert "all there once and in order" in story[-1], "\n".join(story)
+
+
+def test_no_fault_was_left_out(story: list[str]) -> None:
+    left_out = [line.partition("LEFT OUT: ")[2] for line in story if "LEFT OUT: " in line]
+    if left_out:
+        pytest.skip("; ".join(left_out))

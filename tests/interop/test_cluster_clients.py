@@ -80,7 +80,7 @@ def test_confluent_clients_go_on_without_a_loss_or_a_duplicate(cluster: ClusterP
     cluster.wait_healthy()
     topic = new_topic(cluster)
     stream = Stream(cluster, topic, partitions=PARTITIONS)
-    readers = [Reader(cluster, topic, protocol) for protocol in PROTOCOLS]
+    readers = [Reader(cluster, topic, protocol, partitions=PARTITIONS) for protocol in PROTOCOLS]
     try:
         stream.wait_more(MORE)
         FAULTS[fault](cluster, topic, stream)
@@ -93,7 +93,7 @@ def test_confluent_clients_go_on_without_a_loss_or_a_duplicate(cluster: ClusterP
         stream.abandon()
         for reader in readers:
             reader.close()
-    check_history(cluster, topic, stream, *readers)
+    check_history(cluster, stream, *readers)
     for reader in readers:
         assert_committed(cluster, topic, reader, stream)
 

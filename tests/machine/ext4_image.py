@@ -4,14 +4,16 @@ The image is mounted through a loop device. `cut_power` asks ext4 to stop as it 
 its journal): from then on every write and sync fails, and what was not synced is gone. `restore_power` mounts the
 image again, which replays the journal as a machine does when it starts.
 
+`fill` leaves no room in it, until `free`.
+
 Invariant: an image is unmounted, and its loop device free, after `close`, whatever happened before.
-Needs root. Driven by the tests beside it.
+Needs root. Driven by tests/integration, one log at a time, and by the brokers of `make chaos`.
 """
 
+import errno
 import fcntl
 import gc
 import os
-import shutil
 import struct
 import subprocess
 import time
@@ -19,9 +21,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.machine.programs import missing, run
+
 _SHUTDOWN = 0x8004587D
 """EXT4_IOC_SHUTDOWN, _IOR('X', 125, __u32)"""
 _WITHOUT_FLUSHING = struct.pack("I", 2)
+_BALLAST_BYTES = (16 << 20, 1 << 20, 64 << 10, 4 << 10)
+"""Steps in which the room is taken: first much at a time, then every block."""
 
 
 class Ext4Image:
@@ -31,7 +37,7 @@ class Ext4Image:
         self.root.mkdir()
         with self._image.open("wb") as file:
             file.truncate(size_bytes)
-        _run("mkfs.ext4", "-q", "-F", str(self._image))
+        run("mkfs.ext4", "-q", "-F", str(self._image))
         self._root_fd = -1
         self._mount()
 
@@ -44,11 +50,11 @@ class Ext4Image:
         self.close()
 
     def _mount(self) -> None:
-        _run("mount", "-t", "ext4", "-o", "loop", str(self._image), str(self.root))
+        run("mount", "-t", "ext4", "-o", "loop", str(self._image), str(self.root))
         try:
             self._root_fd = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError:
-            _run("umount", str(self.root))
+            run("umount", str(self.root))
             raise
         self.has_power = True
 
@@ -61,6 +67,20 @@ class Ext4Image:
         """Everybody must have closed their files."""
         self._unmount()
         self._mount()
+
+    def fill(self) -> None:
+        """Takes every block that is left, also from whoever writes meanwhile. Nothing is written for it."""
+        with (self.root / "ballast").open("wb") as file:
+            for step in _BALLAST_BYTES:
+                try:
+                    while True:
+                        os.posix_fallocate(file.fileno(), os.fstat(file.fileno()).st_size, step)
+                except OSError as error:
+                    if error.errno != errno.ENOSPC:
+                        raise
+
+    def free(self) -> None:
+        (self.root / "ballast").unlink(missing_ok=True)
 
     def _unmount(self, *, attempts: int = 40) -> None:
         if self._root_fd >= 0:
@@ -84,16 +104,15 @@ class Ext4Image:
             self._unmount(attempts=3)
         except RuntimeError:
             # A failed test's traceback may hold a map of a file. Gone from sight now, and for good with the last map.
-            _run("umount", "--lazy", str(self.root))
+            run("umount", "--lazy", str(self.root))
 
 
 def why_no_image(directory: Path) -> str | None:
     """What this machine lacks for an `Ext4Image`; None where it lacks nothing."""
     if os.geteuid() != 0:
         return "real power cuts need root, to mount an ext4 image"
-    missing = [program for program in ("mkfs.ext4", "mount", "umount") if shutil.which(program) is None]
-    if missing:
-        return f"real power cuts need {' and '.join(missing)}"
+    if absent := missing("mkfs.ext4", "mount", "umount"):
+        return f"real power cuts need {absent}"
     if not os.path.exists("/dev/loop-control"):
         return "real power cuts need loop devices; there is no /dev/loop-control"
     trial = directory / "trial"
@@ -104,9 +123,3 @@ def why_no_image(directory: Path) -> str | None:
     except (OSError, RuntimeError) as error:
         return f"real power cuts need a mounted ext4 image that can be shut down: {error}"
     return None
-
-
-def _run(*command: str) -> None:
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
-    if done.returncode != 0:
-        raise RuntimeError(f"`{' '.join(command)}` failed: {done.stderr.strip()}")
