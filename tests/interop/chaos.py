@@ -32,7 +32,7 @@ from tests.interop.chaos_faults import Faults, wait
 from tests.interop.chaos_ground import Ground, Tell, prepared
 from tests.interop.cluster_processes import ClusterBroker, ClusterProcesses, running_cluster
 from tests.interop.confluent import new_admin
-from tests.interop.traffic import PROTOCOLS, Reader, Stream, check_history
+from tests.interop.traffic import PROTOCOLS, Reader, Stream, check_log, check_reader
 
 TRICKLE, FLOOD = "trickle", "flood"
 PARTITIONS = 4
@@ -139,11 +139,13 @@ def run(directory: Path, ground: Ground, plan: Plan, tell: Tell) -> None:
             for stream in flows:
                 stream.wait_more(100)
                 stream.finish()
+                check_log(cluster, stream)
             for stream, readers in flows.items():
                 for reader in readers:
                     reader.wait_all(stream)
         for stream, readers in flows.items():
-            check_history(cluster, stream, *readers)
+            for reader in readers:
+                check_reader(reader, stream)
         assert not cluster.bugs, cluster.bugs
         tell("faults: " + ", ".join(f"{count} {name}" for name, count in chaos.counts.most_common()))
         tell(
@@ -203,6 +205,9 @@ def main() -> int:
         try:
             with prepared(directory, disk_bytes=disk_bytes, tell=tell, only_loopback=chosen.only_loopback) as ground:
                 run(directory, ground, plan, tell)
+        except KeyboardInterrupt:
+            tell("stopped by hand; nothing was checked")
+            return 128 + signal.SIGINT
         except Exception as error:
             tell(f"FAILED with seed {seed}: {error}")
             if (directory / "kept").exists():

@@ -14,7 +14,7 @@ from tests.interop.cluster_processes import ClusterProcesses
 from tests.interop.confluent import new_admin, new_consumer, read_from_start, values_of
 from tests.interop.facts import FACT_SECONDS_MAX, new_name, until
 from tests.interop.foreign_client import ForeignClient
-from tests.interop.traffic import PATIENCE_SECONDS, PROTOCOLS, Reader, Stream, check_history
+from tests.interop.traffic import PATIENCE_SECONDS, PROTOCOLS, Reader, Stream, check_log, check_reader
 
 pytestmark = pytest.mark.slow
 PARTITIONS = 3
@@ -87,14 +87,15 @@ def test_confluent_clients_go_on_without_a_loss_or_a_duplicate(cluster: ClusterP
         cluster.wait_healthy()
         stream.wait_more(MORE)
         stream.finish()
+        check_log(cluster, stream)
         for reader in readers:
             reader.wait_all(stream)
     finally:
         stream.abandon()
         for reader in readers:
             reader.close()
-    check_history(cluster, stream, *readers)
     for reader in readers:
+        check_reader(reader, stream)
         assert_committed(cluster, topic, reader, stream)
 
 
