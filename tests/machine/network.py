@@ -58,7 +58,11 @@ class Network:
     @staticmethod
     def on(host: int) -> tuple[str, ...]:
         """What goes before a command that is to run there."""
-        return () if host == CLIENTS else ("nsenter", f"--net=/run/netns/{_name(host)}")
+        return () if host == CLIENTS else ("nsenter", f"--net={Network.namespace(host)}")
+
+    @staticmethod
+    def namespace(host: int) -> str:
+        return f"/run/netns/{_name(host)}"
 
     # Ways
 
