@@ -46,6 +46,9 @@ DISK_BYTES, DISK_BYTES_PER_SECOND = 256 << 20, 2 << 20
 """They take no room on this machine until they are used."""
 
 
+Flows = dict[Stream, list[Reader]]
+
+
 class Chaos:
     def __init__(
         self, cluster: ClusterProcesses, ground: Ground, rng: random.Random, tell: Tell, *, only: Sequence[str]
@@ -93,19 +96,18 @@ class Chaos:
 
 
 @contextmanager
-def traffic(cluster: ClusterProcesses, *, flush: str) -> Iterator[dict[Stream, list[Reader]]]:
+def traffic(cluster: ClusterProcesses, flows: Flows, *, flush: str) -> Iterator[None]:
     """Two topics, and who reads each: one gets a message at a time, the other as many as go into batches."""
     admin = new_admin(cluster)
     config = {"min.insync.replicas": "2", "millpond.flush": flush}
     topics = [NewTopic(topic, PARTITIONS, 3, config=config) for topic in (TRICKLE, FLOOD)]
     for made in admin.create_topics(topics).values():
         made.result(30)
-    flows: dict[Stream, list[Reader]] = {}
     try:
         for topic, burst in ((TRICKLE, 1), (FLOOD, FLOOD_BURST)):
             readers = flows.setdefault(Stream(cluster, topic, partitions=PARTITIONS, burst=burst), [])
             readers += [Reader(cluster, topic, protocol, partitions=PARTITIONS) for protocol in PROTOCOLS]
-        yield flows
+        yield
     finally:
         for stream in flows:
             stream.abandon()
@@ -128,9 +130,13 @@ class Plan:
 
 def run(directory: Path, ground: Ground, plan: Plan, tell: Tell) -> None:
     """Raises AssertionError where the history is wrong."""
-    with running_cluster(directory, places=ground.places) as cluster, _kept_where_wrong(directory, cluster, ground):
+    flows: Flows = {}
+    with (
+        running_cluster(directory, places=ground.places) as cluster,
+        _kept_where_wrong(directory / "kept", cluster, ground, flows),
+    ):
         chaos = Chaos(cluster, ground, random.Random(plan.seed), tell, only=plan.only)
-        with traffic(cluster, flush=plan.flush) as flows:
+        with traffic(cluster, flows, flush=plan.flush):
             for stream in flows:
                 stream.wait_more(100)
             chaos.run(plan.seconds, list(flows), messages=plan.messages)
@@ -156,16 +162,20 @@ def run(directory: Path, ground: Ground, plan: Plan, tell: Tell) -> None:
 
 
 @contextmanager
-def _kept_where_wrong(directory: Path, cluster: ClusterProcesses, ground: Ground) -> Iterator[None]:
-    """What brokers said, and what they have on disk, as files below `kept`."""
+def _kept_where_wrong(kept: Path, cluster: ClusterProcesses, ground: Ground, flows: Flows) -> Iterator[None]:
+    """What brokers and groups said, and what brokers have on disk, as files."""
     try:
         yield
     except Exception:
         for node_id, broker in cluster.brokers.items():
             broker.end()
-            shutil.copytree(ground.places[node_id].directory, directory / "kept" / f"data-{node_id}")
+            shutil.copytree(ground.places[node_id].directory, kept / f"data-{node_id}")
             lines = "".join(json.dumps(line) + "\n" for line in broker.told)
-            (directory / "kept" / f"broker-{node_id}.jsonl").write_text(lines)
+            (kept / f"broker-{node_id}.jsonl").write_text(lines)
+        for stream, readers in flows.items():
+            for reader in readers:
+                lines = "\n".join([*reader.lines.first, *reader.lines.last])
+                (kept / f"reader-{stream.topic}-{reader.protocol}.log").write_text(lines)
         raise
 
 
@@ -209,7 +219,7 @@ def main() -> int:
             tell("stopped by hand; nothing was checked")
             return 128 + signal.SIGINT
         except Exception as error:
-            tell(f"FAILED with seed {seed}: {error}")
+            tell(f"FAILED with seed {seed}: {'; '.join([str(error), *getattr(error, '__notes__', ())])}")
             if (directory / "kept").exists():
                 kept = chosen.keep or Path(tempfile.mkdtemp(prefix="millpond-chaos-failed-"))
                 shutil.copytree(directory / "kept", kept, dirs_exist_ok=True)

@@ -1,8 +1,8 @@
 """What is done to a cluster in a chaos: to one broker for some seconds, or to all of them at once.
 
-Faults are dealt like cards, every one of them once or more in each round, so that a run of some minutes has them all;
-the seed shuffles. At most one broker is away at a time, so that there is always a majority, but for the times when all
-are killed or lose their power together.
+Faults are dealt like cards, in each round first every one of them and then some again, so that a run of some minutes
+has them all; the seed shuffles. At most one broker is away at a time, so that there is always a majority, but for the
+times when all are killed or lose their power together.
 
 What a broker owes, besides its promises to clients: it comes back by itself from everything that ends; only one that
 has said that its disk failed is restarted, as it asks for.
@@ -57,7 +57,8 @@ class Faults:
         names = [self.name(fault) for fault in kinds]
         assert set(only) <= set(names), f"{sorted(set(only) - set(names))} cannot be done here; these can: {names}"
         kinds = {fault: count for fault, count in kinds.items() if not only or self.name(fault) in only}
-        self._deck = [fault for fault, count in kinds.items() for _ in range(count)]
+        self._once = list(kinds)
+        self._again = [fault for fault, count in kinds.items() for _ in range(count - 1)]
 
     @staticmethod
     def name(fault: Fault) -> str:
@@ -66,9 +67,8 @@ class Faults:
     def deal(self) -> Iterator[Fault]:
         """For ever."""
         while True:
-            round_ = list(self._deck)
-            self._rng.shuffle(round_)
-            yield from round_
+            for faults in (self._once, self._again):
+                yield from self._rng.sample(faults, len(faults))
 
     # Processes
 

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.interop.cluster_processes import BROKERS, Place, on_loopback
-from tests.machine import private_world
 from tests.machine.ext4_image import Ext4Image, why_no_image
-from tests.machine.network import Network
+from tests.machine.network import Network, private_network
 from tests.machine.programs import missing
 
 PORT = 9092
@@ -51,13 +50,9 @@ def prepared(directory: Path, *, disk_bytes: int, tell: Tell, only_loopback: boo
 
 def _network(tell: Tell) -> Network | None:
     """There is no going back from it, and no need to clean up: it ends with this process."""
-    try:
-        why_not = private_world.enter()
-        network = Network(BROKERS) if why_not is None else None
-    except RuntimeError as error:
-        why_not, network = str(error), None
-    if network is None:
-        tell(f"LEFT OUT: all faults of the network, brokers are on loopback ports; {why_not}")
+    network = private_network(BROKERS)
+    if isinstance(network, str):
+        tell(f"LEFT OUT: all faults of the network, brokers are on loopback ports; {network}")
         return None
     if not network.has_nft:
         tell("no nft here: ways are cut by blackhole routes. LEFT OUT: packets lost by chance")

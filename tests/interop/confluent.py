@@ -52,7 +52,11 @@ def new_admin(broker: Reachable) -> AdminClient:
 
 
 def _dotted(settings: dict[str, object]) -> dict[str, object]:
-    return {name if callable(value) else name.replace("_", "."): value for name, value in settings.items()}
+    as_it_is = {"log_level"}
+    return {
+        name if callable(value) or name in as_it_is else name.replace("_", "."): value
+        for name, value in settings.items()
+    }
 
 
 def new_topic(broker: Reachable, *, partitions: int = 1) -> str:

@@ -13,11 +13,13 @@ The number says the partition and the place in it, so a history is a few arrays:
 who saw it, and one walk over them to check it.
 """
 
+import logging
 import threading
 import time
 from array import array
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
@@ -34,6 +36,7 @@ PROTOCOLS: Mapping[str, Mapping[str, object]] = {
     "consumer": {"group_protocol": "consumer"},
 }
 UNSEEN = -1
+LINES_MAX = 5_000
 
 
 class Numbers:
@@ -48,6 +51,26 @@ class Numbers:
             self.known.extend([UNSEEN] * (place + 1 - len(self.known)))
         before, self.known[place] = self.known[place], number
         return before
+
+
+class Lines(logging.Handler):
+    """What a client says of itself: its first lines and its last ones."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.logger = logging.getLogger(name)
+        self.logger.setLevel(logging.DEBUG)
+        self.logger.propagate = False
+        self.logger.addHandler(self)
+        self.first: list[str] = []
+        self.last: deque[str] = deque(maxlen=LINES_MAX)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        line = f"{datetime.fromtimestamp(record.created, UTC).time()} {record.getMessage()}"
+        if len(self.first) < LINES_MAX:
+            self.first.append(line)
+        else:
+            self.last.append(line)
 
 
 class Stream:
@@ -139,8 +162,9 @@ class Reader:
     def __init__(self, cluster: ClusterProcesses, topic: str, protocol: str, *, partitions: int) -> None:
         self.group = new_name("group")
         self.protocol = protocol
-        self._settings = {"group_id": self.group, **PROTOCOLS[protocol]}
-        self._consumer = new_consumer(cluster, **self._settings)
+        self.lines = Lines(self.group)
+        said = {"logger": self.lines.logger, "debug": "cgrp,consumer", "log_level": 7}
+        self._consumer = new_consumer(cluster, group_id=self.group, **PROTOCOLS[protocol], **said)
         self._consumer.subscribe([topic])
         self.seen = [Numbers() for _ in range(partitions)]
         """By partition and offset."""
@@ -153,10 +177,13 @@ class Reader:
 
     def _read(self) -> None:
         while not self._stopping.is_set():
-            messages = [each for each in self._consumer.consume(1_000, POLL_SECONDS) if each.error() is None]
+            messages = self._consumer.consume(1_000, POLL_SECONDS)
             for message in messages:
-                self._note(message)
-            if messages:
+                if (error := message.error()) is None:
+                    self._note(message)
+                else:
+                    self.lines.logger.warning("%s", error)
+            if any(message.error() is None for message in messages):
                 self._commit()
 
     def _note(self, message: Message) -> None:
@@ -176,15 +203,22 @@ class Reader:
             for each in self._consumer.commit(asynchronous=False) or []:
                 if each.error is None:
                     self.committed[each.partition] = max(self.committed.get(each.partition, 0), each.offset)
-        except KafkaException:
-            pass  # its coordinator is elsewhere, or comes back: what was not committed may come again
+        except KafkaException as error:
+            # Its coordinator is elsewhere, or comes back: what was not committed may come again.
+            self.lines.logger.warning("not committed: %s", error)
 
     def wait_all(self, stream: Stream) -> None:
         def is_all() -> bool:
             return self.count >= stream.count
 
-        for _ in until(is_all, what=f"{self.protocol}: everything read", seconds_max=PATIENCE_SECONDS):
-            threading.Event().wait(0.2)
+        try:
+            for _ in until(is_all, what=f"{stream.topic}, {self.protocol}: all read", seconds_max=PATIENCE_SECONDS):
+                threading.Event().wait(0.2)
+        except AssertionError as error:
+            read = {partition: len(numbers.known) for partition, numbers in enumerate(self.seen)}
+            sent = {partition: len(numbers) for partition, numbers in stream.sent.items()}
+            error.add_note(f"it has read {self.count} messages, up to {read} of {sent}, and committed {self.committed}")
+            raise
 
     def close(self) -> None:
         self._stopping.set()

@@ -8,12 +8,13 @@ where they arrive, silently (nft). Without nft they are not sent at all (blackho
 chance.
 
 Invariant: a way is open, and quick, unless it was last said to be otherwise.
-Needs private_world.py: there the names are free, and what is built here ends with this process. Driven by `make chaos`.
+Only in a private world: there the names are free, and what is built ends with this process. Driven by `make chaos`.
 """
 
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 
+from tests.machine import private_world
 from tests.machine.programs import missing, run
 
 Way = tuple[int, int]
@@ -139,6 +140,15 @@ class Network:
             with suppress(RuntimeError):
                 self.speed_up(host)
         return True
+
+
+def private_network(hosts: Sequence[int]) -> Network | str:
+    """In a world of its own, which this process enters for good; or why this machine does not permit it."""
+    try:
+        why_not = private_world.enter()
+        return Network(hosts) if why_not is None else why_not
+    except RuntimeError as error:
+        return str(error)
 
 
 def _name(host: int) -> str:

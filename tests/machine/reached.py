@@ -16,8 +16,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import permutations
 
-from tests.machine import private_world
-from tests.machine.network import CLIENTS, Network, Way
+from tests.machine.network import CLIENTS, Network, Way, private_network
 
 HOSTS = (1, 2, 3)
 PORT = 5000
@@ -63,13 +62,9 @@ def failed(network: Network, sockets: dict[int, socket.socket], cut: Iterable[Wa
 
 
 def main() -> int:
-    try:
-        why_not = private_world.enter()
-        network = Network(HOSTS) if why_not is None else None
-    except RuntimeError as error:
-        why_not, network = str(error), None
-    if network is None:
-        sys.stdout.write(json.dumps({"why_not": why_not}))
+    network = private_network(HOSTS)
+    if isinstance(network, str):
+        sys.stdout.write(json.dumps({"why_not": network}))
         return 0
     trials: dict[str, list[Way]] = {
         "none": [],
