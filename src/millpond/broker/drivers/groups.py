@@ -45,15 +45,21 @@ class GroupCoordinator:
 
     def ask(self, group: str, make: Callable[[Token], Request]) -> Awaitable[Any]:
         """The answer to a request, which takes effect at once unless there is nowhere to keep it yet."""
-        if CONSUMER_OFFSETS in self._metadata.image.topics:
-            return self._ask(group, make)
-        return self._ask_later(group, make)
+        return self._ask(group, make) if self.has_place else self._ask_later(group, make)
 
     async def _ask_later(self, group: str, make: Callable[[Token], Request]) -> Any:  # noqa: ANN401 - as the machine says
+        await self.make_place()
+        return await self._ask(group, make)
+
+    @property
+    def has_place(self) -> bool:
+        """Whether there is somewhere to keep groups."""
+        return CONSUMER_OFFSETS in self._metadata.image.topics
+
+    async def make_place(self) -> None:
         await self._metadata.decide(
             lambda image: auto_create(image, [CONSUMER_OFFSETS], static=self._static, rng=self._shared.rng)
         )
-        return await self._ask(group, make)
 
     def _ask(self, group: str, make: Callable[[Token], Request]) -> Awaitable[Any]:
         shard = self._shard_of(group)
@@ -113,12 +119,12 @@ class GroupCoordinator:
 
     # Which shard
 
-    def leader_of(self, group: str, this_broker: int) -> int:
-        """The broker that looks after the group; any, while there is nowhere to keep one. -1 where nobody can."""
+    def leader_of(self, group: str) -> int:
+        """The broker that looks after the group; -1 where nobody can, or there is nowhere to keep one."""
         number = self.partition_of(group)
-        if number is None:
-            return this_broker
-        partition = self._metadata.image.partition(TopicPartition(CONSUMER_OFFSETS, number))
+        partition = None
+        if number is not None:
+            partition = self._metadata.image.partition(TopicPartition(CONSUMER_OFFSETS, number))
         return partition.leader if partition is not None else -1
 
     def partition_of(self, group: str) -> int | None:

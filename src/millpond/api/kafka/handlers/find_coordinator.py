@@ -1,11 +1,17 @@
 """FindCoordinator: which broker looks after a group.
 
-Behaviour: the one that leads the partition that keeps the group. Transactions have no coordinator yet.
+Behaviour: the one that leads the partition that keeps the group. The first who asks has the topic made that keeps
+groups: else each broker would have to name itself, and clients would go from one to the other. Transactions have no
+coordinator yet.
 Version notes: to 3 one key, from 4 several at once.
 """
 
+from collections.abc import Awaitable
+from contextlib import suppress
+
 from millpond.api.kafka.context import Context
 from millpond.broker.node import Node
+from millpond.model.errors import MillpondError
 from millpond.protocol.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
@@ -16,7 +22,21 @@ _GROUP = 0
 _COORDINATOR_NOT_AVAILABLE = 15
 
 
-def answer(node: Node, request: FindCoordinatorRequest, context: Context) -> FindCoordinatorResponse:
+def answer(
+    node: Node, request: FindCoordinatorRequest, context: Context
+) -> Awaitable[FindCoordinatorResponse] | FindCoordinatorResponse:
+    if request.key_type == _GROUP and not node.groups.has_place:
+        return _answer_later(node, request)
+    return _response(node, request)
+
+
+async def _answer_later(node: Node, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+    with suppress(MillpondError):
+        await node.groups.make_place()
+    return _response(node, request)
+
+
+def _response(node: Node, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
     found = [_coordinator(node, request.key_type, key) for key in request.coordinator_keys]
     first = _coordinator(node, request.key_type, request.key)
     return FindCoordinatorResponse(
@@ -32,7 +52,7 @@ def answer(node: Node, request: FindCoordinatorRequest, context: Context) -> Fin
 def _coordinator(node: Node, kind: int, key: str) -> Coordinator:
     if kind != _GROUP:
         return _none(key, "only groups have a coordinator here; transactions do not, yet")
-    leader = node.groups.leader_of(key, node.node_id)
+    leader = node.groups.leader_of(key)
     broker = node.image.brokers.get(leader)
     if broker is None:
         return _none(key, f"the partition that keeps group {key!r} has no leader at the moment; ask again")
