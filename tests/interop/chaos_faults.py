@@ -132,12 +132,16 @@ class Faults:
 
     def _slow_down(self, broker: ClusterBroker, seconds: float) -> None:
         self._network.slow_down(broker.node_id)
-        wait(seconds)
-        self._network.speed_up(broker.node_id)
+        try:
+            wait(seconds)
+        finally:
+            self._network.speed_up(broker.node_id)
 
     def _heal_after(self, seconds: float) -> None:
-        wait(seconds)
-        self._network.drop(())
+        try:
+            wait(seconds)
+        finally:
+            self._network.drop(())
 
     # Disks
 

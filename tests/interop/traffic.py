@@ -96,7 +96,7 @@ class Stream:
         self.acknowledged_at = time.monotonic()
         self.gap_seconds = 0.0
         """The longest time between two acknowledgements."""
-        self._thread = threading.Thread(target=self._send, name="stream")
+        self._thread = threading.Thread(target=self._send, name="stream", daemon=True)
         self._thread.start()
 
     @property
@@ -172,7 +172,7 @@ class Reader:
         self.committed: dict[int, int] = {}
         self.violations: list[str] = []
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._read, name="reader")
+        self._thread = threading.Thread(target=self._read, name="reader", daemon=True)
         self._thread.start()
 
     def _read(self) -> None:
@@ -223,7 +223,7 @@ class Reader:
     def close(self) -> None:
         self._stopping.set()
         self._thread.join(CLOSE_SECONDS_MAX)
-        assert not self._thread.is_alive()
+        assert not self._thread.is_alive(), f"{self.group} still waits for an answer after {CLOSE_SECONDS_MAX} s"
         self._consumer.close()
 
 
