@@ -197,6 +197,7 @@ def _asked() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=None, help="drawn, and shown, otherwise")
     parser.add_argument("--only", action="append", default=[], help="a fault by its name, 'cut power'; may be repeated")
     parser.add_argument("--flush", default="group", help="of the topics: with 'none' a power cut must be seen to lose")
+    parser.add_argument("--look", action="store_true", help="only say what this machine leaves out")
     parser.add_argument("--only-loopback", action="store_true", help="no namespaces and no disks of their own")
     parser.add_argument("--keep", type=Path, default=None, help="where to put what is left of a run that failed")
     return parser.parse_args()
@@ -214,7 +215,8 @@ def main() -> int:
         directory = Path(name)
         try:
             with prepared(directory, disk_bytes=disk_bytes, tell=tell, only_loopback=chosen.only_loopback) as ground:
-                run(directory, ground, plan, tell)
+                if not chosen.look:
+                    run(directory, ground, plan, tell)
         except KeyboardInterrupt:
             tell("stopped by hand; nothing was checked")
             return 128 + signal.SIGINT

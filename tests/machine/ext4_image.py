@@ -63,10 +63,28 @@ class Ext4Image:
         self.has_power = False  # first, so that whoever still sees it knows that no cut has begun
         fcntl.ioctl(self._root_fd, _SHUTDOWN, _WITHOUT_FLUSHING)
 
-    def restore_power(self) -> None:
-        """Everybody must have closed their files."""
-        self._unmount()
-        self._mount()
+    def restore_power(self, *, attempts: int = 40) -> None:
+        """Everybody must have closed their files.
+
+        A process that has just entered a mount namespace of its own may hold the file system for a moment longer: then
+        it is the dead one that is mounted again.
+        """
+        for attempt in range(attempts):
+            self._unmount()
+            self._mount()
+            if self._is_alive():
+                return
+            time.sleep(0.01 * attempt)
+        raise RuntimeError(f"{self.root} stays without power: somebody else has it mounted still")
+
+    def _is_alive(self) -> bool:
+        try:
+            os.fsync(self._root_fd)
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            return False
+        return True
 
     def fill(self) -> None:
         """Takes every block that is left, also from whoever writes meanwhile. Nothing is written for it."""
