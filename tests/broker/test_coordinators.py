@@ -28,7 +28,11 @@ async def find(machine: Machine, group: str) -> FindCoordinatorResponse:
     answer = find_coordinator.answer(
         broker_of(machine).node, FindCoordinatorRequest(key=group, key_type=GROUP_KEY), context
     )
-    return await machine.host.run(answer) if isinstance(answer, Awaitable) else answer
+    return await machine.host.run(_awaited(answer)) if isinstance(answer, Awaitable) else answer
+
+
+async def _awaited(answer: Awaitable[FindCoordinatorResponse]) -> FindCoordinatorResponse:
+    return await answer
 
 
 @with_brokers(seeds=3, configs=MANY)

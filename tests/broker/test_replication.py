@@ -160,7 +160,7 @@ async def test_who_fetches_offsets_is_told_to_ask_again_by_a_coordinator_that_is
 
     await ask(cluster[1])  # there is somewhere to keep groups from now on
     assert cluster[1].broker is not None
-    number = cluster[1].broker.node.groups.leader_of("readers", 1)
+    number = cluster[1].broker.node.groups.leader_of("readers")
     others = [machine for machine in cluster.up if machine.node_id != number]
     sure = (GroupError.NONE, GroupError.NONE)
     unsure = (GroupError.COORDINATOR_LOAD_IN_PROGRESS, GroupError.NOT_COORDINATOR)

@@ -5,10 +5,9 @@ from pathlib import Path
 
 from tests.cli.broker_process import run
 from tests.interop.cluster_processes import ClusterBroker, running_cluster
-from tests.interop.confluent import read_from_start, values_of
 from tests.interop.facts import until
 from tests.interop.test_cluster_clients import new_topic
-from tests.interop.traffic import Stream
+from tests.interop.traffic import Stream, check_log
 
 FORGOTTEN = "broker 3 votes in this cluster, and comes with another data directory than it had"
 
@@ -35,7 +34,7 @@ def test_a_voter_that_lost_its_disk_is_refused_until_it_was_demoted_and_then_vot
             assert [each.node_id for each in state.quorum.voters] == [1, 2, 3]
             stream.wait_more(100)
             stream.finish()
-            assert values_of(read_from_start(cluster, topic, stream.count)) == stream.sent[0]
+            check_log(cluster, stream)
         finally:
             stream.abandon()
 
