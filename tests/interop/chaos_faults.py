@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 
 from tests.interop.chaos_ground import Ground
-from tests.interop.cluster_processes import ClusterBroker, ClusterProcesses
+from tests.interop.cluster_processes import ClusterBroker, ClusterProcesses, kind_of
 from tests.machine.network import Network
 
 Fault = Callable[[ClusterBroker, float], None]
@@ -190,7 +190,7 @@ class Faults:
         for node_id, broker in self._cluster.brokers.items():
             lines = broker.told[self._heard[node_id] :]
             self._heard[node_id] += len(lines)
-            if any(line.get("error", "").startswith(DISK_FAILED) for line in lines):
+            if any(kind_of(line) == DISK_FAILED for line in lines):
                 broker.stop()
                 broker.start()
                 failed.append(node_id)

@@ -68,7 +68,7 @@ class ClusterBroker(BrokerProcess):
 
     @property
     def bugs(self) -> list[dict[str, Any]]:
-        return [told for told in super().bugs if told.get("trouble", "").partition(":")[0] not in self.excused]
+        return [told for told in super().bugs if kind_of(told) not in self.excused]
 
     def launch(self) -> None:
         command = [sys.executable, "-m", "millpond.cli", "up", "--data-dir", str(self._directory)]
@@ -203,6 +203,12 @@ class ClusterProcesses:
 def is_healthy(state: ClusterState) -> bool:
     live = sum(each.state == "live" for each in state.brokers)
     return live == len(BROKERS) and not state.leaderless and not state.under_replicated
+
+
+def kind_of(told: Mapping[str, Any]) -> str:
+    """Of the error that a line tells of."""
+    error: str = told.get("trouble", told.get("error", ""))
+    return error.partition(":")[0]
 
 
 def _state(stat: str) -> str:
