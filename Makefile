@@ -22,7 +22,7 @@ proof: .venv/.ready  ## watch the storage engine prove itself: a million message
 
 test: .venv/.ready  ## everything CI runs
 	@sh .ci/checks
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup
+	@$(BIN)/python -m pytest -n 2 --dist loadscope
 
 check: .venv/.ready  ## format, lint, types, layers, tidy and the fast tests: under a minute
 	@sh .ci/checks

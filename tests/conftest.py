@@ -7,17 +7,36 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadScopeScheduling
 
 settings.register_profile("no test asserts a time", deadline=None)
 settings.load_profile("no test asserts a time")
 
 ROOT = Path(__file__).parent
-WHOLE_PROCESSES = (ROOT / "interop", ROOT / "cli", ROOT / "integration")
+WHOLE_PROCESSES = (ROOT / "interop", ROOT / "cli", ROOT / "integration", ROOT / "client" / "test_cluster.py")
+
+
+def starts_processes(path: Path) -> bool:
+    return any(path.is_relative_to(each) for each in WHOLE_PROCESSES)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if any(item.path.is_relative_to(folder) for folder in WHOLE_PROCESSES):
+        if starts_processes(item.path):
             item.add_marker(pytest.mark.slow)
-            if item.get_closest_marker("xdist_group") is None:
-                item.add_marker(pytest.mark.xdist_group("processes"))
+
+
+class TakeTurns(LoadScopeScheduling):  # type: ignore[misc] # xdist has no types
+    """Tests that start processes run one after the other; chaos beside them, since it takes long and claims little."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        path = nodeid.partition("::")[0]
+        if path.endswith("test_chaos.py"):
+            return "chaos"
+        return "processes" if starts_processes(ROOT.parent / path) else nodeid
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> TakeTurns | None:
+    """With `--dist loadscope`. Marks for groups do nothing with the pytest and xdist of today."""
+    return TakeTurns(config, log) if config.getvalue("dist") == "loadscope" else None

@@ -46,7 +46,6 @@ async def kill_and_start_again(broker: ClusterBroker, traffic: Traffic) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("processes")
 def test_a_killed_leader_and_a_killed_coordinator_cost_no_message(tmp_path: Path) -> None:
     with running_cluster(tmp_path) as cluster:
         read: list[tuple[int, int, int]] = []

@@ -17,7 +17,7 @@ MESSAGES = 200_000
 RUN_SECONDS_MAX = 380
 SEED = 2
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("chaos")]
+pytestmark = pytest.mark.slow
 
 
 def run_chaos(kept: Path, *options: str) -> list[str]:
