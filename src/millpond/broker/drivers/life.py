@@ -178,11 +178,20 @@ class BrokerLife:
         others = [each.broker for each in self._metadata.image.live_brokers() if each.broker != self._node_id]
         await links.introduce(others, (self._endpoints[0].host, self._endpoints[0].port))
 
+    async def _tell_the_silent(self, links: Links) -> None:
+        """As the controller: a member that is not there, or starts, may not know where this broker is, and could answer
+        nothing that it is sent."""
+        image, members = self._metadata.image, self._quorum.raft.membership.nodes
+        silent = [each for each in members if each != self._node_id and not image.is_live(each)]
+        if silent:
+            await links.introduce(silent, (self._endpoints[0].host, self._endpoints[0].port))
+
     async def _beat(self, links: Links) -> bool:
         """Whether the controller knows that this broker is alive."""
         if not self._is_registered() and self._quorum.leader is not None:
             await self.register(self._endpoints)
         if self._quorum.is_controller:
+            await self._tell_the_silent(links)
             return True
         controller, term, sent_at = self._quorum.leader, self._quorum.raft.term, self._loop.time()
         if controller is not None:
