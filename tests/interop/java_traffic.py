@@ -14,14 +14,17 @@ IMPATIENT = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100, "retry
 
 
 class JavaStream:
-    def __init__(self, java: ForeignClient, topic: str, *, partitions: int) -> None:
+    def __init__(self, java: ForeignClient, topic: str, *, partitions: int, pause_ms: int = 2) -> None:
+        """Without a pause it sends as fast as what it may hold is acknowledged."""
         self.history = Sent(topic, partitions=partitions)
         self._java = java
         self._name = new_name("stream")
         self._is_open = True
         java.listen(self._name, self._hear)
-        settings = {**IMPATIENT, "enable.idempotence": True, "acks": "all", "linger.ms": 2}
-        java.ask("stream", name=self._name, topic=topic, partitions=partitions, settings=settings)
+        safe = {"enable.idempotence": True, "acks": "all"}
+        many_batches = {"batch.size": 1_000, "buffer.memory": 50_000}
+        settings = {**IMPATIENT, **safe, **many_batches}
+        java.ask("stream", name=self._name, topic=topic, partitions=partitions, pause_ms=pause_ms, settings=settings)
 
     def _hear(self, told: Told) -> None:
         if told["event"] == "acknowledged":

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from tests.interop.cluster_processes import ClusterProcesses
-from tests.interop.confluent import new_consumer, new_producer
+from tests.interop.confluent import Reachable, new_consumer, new_producer
 from tests.interop.facts import new_name, until
 from tests.interop.histories import PATIENCE_SECONDS, Numbers, Read, Sent, value_of
 
@@ -150,9 +150,9 @@ class Reader:
         self._consumer.close()
 
 
-def read_all(cluster: ClusterProcesses, topic: str, ends: Sequence[int]) -> list[Numbers]:
+def read_all(broker: Reachable, topic: str, ends: Sequence[int]) -> list[Numbers]:
     """Every partition, by offset, from its start to its end."""
-    consumer = new_consumer(cluster)
+    consumer = new_consumer(broker)
     consumer.assign([TopicPartition(topic, partition, 0) for partition in range(len(ends))])
     found = [Numbers() for _ in ends]
 
@@ -169,8 +169,8 @@ def read_all(cluster: ClusterProcesses, topic: str, ends: Sequence[int]) -> list
         consumer.close()
 
 
-def _ends(cluster: ClusterProcesses, topic: str, partitions: int) -> list[int]:
-    consumer: Consumer = new_consumer(cluster)
+def _ends(broker: Reachable, topic: str, partitions: int) -> list[int]:
+    consumer: Consumer = new_consumer(broker)
     try:
         return [
             consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=PATIENCE_SECONDS)[1]
@@ -180,6 +180,6 @@ def _ends(cluster: ClusterProcesses, topic: str, partitions: int) -> list[int]:
         consumer.close()
 
 
-def check_log(cluster: ClusterProcesses, sent: Sent) -> None:
+def check_log(broker: Reachable, sent: Sent) -> None:
     """When everything has been acknowledged."""
-    sent.check_log(read_all(cluster, sent.topic, _ends(cluster, sent.topic, sent.partitions)))
+    sent.check_log(read_all(broker, sent.topic, _ends(broker, sent.topic, sent.partitions)))

@@ -14,12 +14,9 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Properties;
-import java.util.Queue;
 import java.util.Set;
-import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
-import java.util.concurrent.atomic.AtomicInteger;
 import java.util.regex.Pattern;
 import java.util.stream.Collectors;
 import java.util.stream.StreamSupport;
@@ -51,7 +48,6 @@ public final class Client {
     final Map<String, KafkaConsumer<byte[], byte[]>> consumers = new HashMap<>();
     final Map<String, Member> members = new HashMap<>();
     final Map<String, Stream> streams = new HashMap<>();
-    Flow flow;
 
     Client(String broker) {
         this.broker = broker;
@@ -97,9 +93,6 @@ public final class Client {
         return switch (verb) {
             case "produce" -> produce(ask);
             case "open" -> open(ask);
-            case "flow" -> flow(ask);
-            case "flowed" -> flow.kept.get();
-            case "wait_flow" -> waitFlow();
             case "stream" -> stream(ask);
             case "end_stream" -> endStream(ask);
             case "join" -> join(ask);
@@ -154,56 +147,12 @@ public final class Client {
         }
     }
 
-    // A flow: numbers in order, with as much under way as the producer likes
-
-    Object flow(JsonNode ask) {
-        flow = new Flow(newProducer(settings(ask)), ask.get("topic").asText(), ask.get("count").asInt());
-        flow.start();
-        return null;
-    }
-
-    /** Until the last was answered; the errors. */
-    Object waitFlow() throws InterruptedException {
-        flow.join();
-        return flow.errors;
-    }
-
-    static final class Flow extends Thread {
-        final KafkaProducer<byte[], byte[]> producer;
-        final String topic;
-        final AtomicInteger kept = new AtomicInteger();
-        final Queue<String> errors = new ConcurrentLinkedQueue<>();
-        final int count;
-
-        Flow(KafkaProducer<byte[], byte[]> producer, String topic, int count) {
-            this.producer = producer;
-            this.topic = topic;
-            this.count = count;
-        }
-
-        @Override
-        public void run() {
-            for (int number = 0; number < count; number++) {
-                byte[] value = String.valueOf(number).getBytes(StandardCharsets.ISO_8859_1);
-                producer.send(new ProducerRecord<>(topic, value), this::happened);
-            }
-            producer.close();
-        }
-
-        void happened(RecordMetadata where, Exception error) {
-            if (error == null) {
-                kept.incrementAndGet();
-            } else {
-                errors.add(error.toString());
-            }
-        }
-    }
-
     // Streams: numbers to each partition in turn until told to end, each told of when it is acknowledged
 
     Object stream(JsonNode ask) {
         String name = ask.get("name").asText();
-        Stream stream = new Stream(name, newProducer(settings(ask)), ask.get("topic").asText(), ask.get("partitions").asInt());
+        Stream stream = new Stream(name, newProducer(settings(ask)), ask.get("topic").asText(),
+                ask.get("partitions").asInt(), ask.get("pause_ms").asInt());
         streams.put(name, stream);
         stream.start();
         return null;
@@ -221,14 +170,16 @@ public final class Client {
         final KafkaProducer<byte[], byte[]> producer;
         final String topic;
         final int partitions;
+        final int pauseMs;
         volatile boolean ending;
         int sent;
 
-        Stream(String name, KafkaProducer<byte[], byte[]> producer, String topic, int partitions) {
+        Stream(String name, KafkaProducer<byte[], byte[]> producer, String topic, int partitions, int pauseMs) {
             super(name);
             this.producer = producer;
             this.topic = topic;
             this.partitions = partitions;
+            this.pauseMs = pauseMs;
         }
 
         @Override
@@ -244,7 +195,7 @@ public final class Client {
                             tell(Map.of("event", "failed", "member", getName(), "error", error.toString()));
                         }
                     });
-                    Thread.sleep(2);
+                    Thread.sleep(pauseMs);
                 }
             } catch (Exception error) {
                 tell(Map.of("event", "failed", "member", getName(), "error", error.toString()));
