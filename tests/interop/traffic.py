@@ -83,9 +83,7 @@ class Stream:
         if error is not None:
             self.history.errors.append(error)
             return
-        offset = message.offset()
-        assert offset is not None
-        self.history.acknowledged(int(message.value() or b""), offset=offset)
+        self.history.acknowledged(int(message.value() or b""), offset=message.offset())
 
     def finish(self) -> None:
         """Everything that was sent is acknowledged when this returns."""
