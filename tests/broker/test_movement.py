@@ -6,14 +6,16 @@ from collections.abc import Awaitable, Callable, Mapping
 import pytest
 
 from millpond.broker.operations.delete_records import delete_records
+from millpond.broker.operations.produce import begin, finish
 from millpond.core.metadata.commands import ALL_BROKERS, NO_LEADER, SetTopicConfigs
 from millpond.core.metadata.decisions import Refused
 from millpond.core.metadata.elections import unregister_broker
 from millpond.core.metadata.image import Partition as PartitionFacts
 from millpond.core.metadata.reassignments import Reassign, reassign
 from millpond.core.raft.membership import PromoteLearner, RemoveNode
-from millpond.model.errors import InvalidRequest
-from millpond.model.ids import Offset, TopicPartition
+from millpond.model.errors import InvalidRequest, MillpondError, NotLeader, OutOfOrderSequence
+from millpond.model.ids import Offset, ProducerEpoch, ProducerId, Sequence, TimestampMs, TopicPartition
+from millpond.protocol.records import NewRecord, encode_batch
 from millpond.storage.log import Log
 from millpond.testing import Simulation, simulate
 from tests.broker.clusters import Machine, SimCluster
@@ -228,6 +230,45 @@ async def test_a_movement_is_throttled_shown_and_can_be_cancelled(cluster: SimCl
     await move(cluster, after)
     await until(lambda: all(facts(each).replicas == (after,) and not facts(each).moving for each in cluster.up))
     assert unique(values_on(cluster[after])) == [b"%d" % number for number in range(20)]
+
+
+@with_brokers()
+async def test_a_new_leader_forgives_a_producer_one_gap_since_another_may_have_refused_what_is_missing(
+    cluster: SimCluster,
+) -> None:
+    await make_topic(cluster, replication=1)
+    (before,) = facts(cluster[1]).replicas
+    after = next(each for each in cluster.machines if each != before)
+    await send(cluster, b"it surely leads")
+    assert await sequence_refused(cluster[before], 0) is None
+    assert await sequence_refused(cluster[before], 2) is OutOfOrderSequence, "its own gaps it knows"
+    await move(cluster, after)
+    await until(lambda: all(facts(each).replicas == (after,) and not facts(each).moving for each in cluster.up))
+    await send(cluster, b"it surely leads")
+    in_order = [2, 3, 1, 2, 3]
+    assert [await sequence_refused(cluster[after], each) for each in in_order] == [
+        NotLeader,
+        NotLeader,
+        None,
+        None,
+        None,
+    ]
+    await move(cluster, before)
+    await until(lambda: all(facts(each).replicas == (before,) and not facts(each).moving for each in cluster.up))
+    await send(cluster, b"it surely leads")
+    assert [await sequence_refused(cluster[before], 5) for _ in range(2)] == [NotLeader, OutOfOrderSequence]
+
+
+async def sequence_refused(machine: Machine, sequence: int) -> type[MillpondError] | None:
+    """How it answers a batch of this sequence; None where it is kept."""
+    assert machine.broker is not None
+    node = machine.broker.node
+    record = NewRecord(b"%d" % sequence, timestamp=TimestampMs(node.clock.wall_ms()))
+    who = {"producer_id": ProducerId(7), "producer_epoch": ProducerEpoch(0), "base_sequence": Sequence(sequence)}
+    batch = encode_batch([record], **who)  # type: ignore[arg-type]
+    pending = begin(node.find("orders", b"", 0), bytearray(batch), now_ms=node.clock.wall_ms(), acks_all=True)
+    (produced,) = await machine.host.run(finish([pending]))
+    return type(produced.error) if produced.error is not None else None
 
 
 # Members

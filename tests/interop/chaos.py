@@ -32,7 +32,7 @@ from tests.interop.chaos_faults import Faults, wait
 from tests.interop.chaos_ground import Ground, Tell, prepared
 from tests.interop.cluster_processes import ClusterBroker, ClusterProcesses, running_cluster
 from tests.interop.confluent import new_admin
-from tests.interop.traffic import PROTOCOLS, Reader, Stream, check_log, check_reader
+from tests.interop.traffic import PROTOCOLS, Reader, Stream, check_log
 
 TRICKLE, FLOOD = "trickle", "flood"
 PARTITIONS = 4
@@ -64,7 +64,7 @@ class Chaos:
         began = time.monotonic()
         for fault in self._faults.deal():
             elapsed = time.monotonic() - began
-            count = sum(each.count for each in streams)
+            count = sum(each.history.count for each in streams)
             if elapsed >= seconds and count >= messages:
                 break
             assert elapsed < seconds * PATIENCE, f"{count} messages acknowledged in {elapsed:.0f} s"
@@ -138,25 +138,26 @@ def run(directory: Path, ground: Ground, plan: Plan, tell: Tell) -> None:
         chaos = Chaos(cluster, ground, random.Random(plan.seed), tell, only=plan.only)
         with traffic(cluster, flows, flush=plan.flush):
             for stream in flows:
-                stream.wait_more(100)
+                stream.history.wait_more(100)
             chaos.run(plan.seconds, list(flows), messages=plan.messages)
             tell(f"{chaos.counts.total()} faults are over; waiting for everybody to be in sync")
             chaos.wait_healthy()
             for stream in flows:
-                stream.wait_more(100)
+                stream.history.wait_more(100)
                 stream.finish()
-                check_log(cluster, stream)
+                check_log(cluster, stream.history)
             for stream, readers in flows.items():
                 for reader in readers:
-                    reader.wait_all(stream)
+                    reader.history.wait_all(stream.history)
         for stream, readers in flows.items():
             for reader in readers:
-                check_reader(reader, stream)
+                reader.history.check(stream.history)
         assert not cluster.bugs, cluster.bugs
         tell("faults: " + ", ".join(f"{count} {name}" for name, count in chaos.counts.most_common()))
+        sent = [each.history for each in flows]
         tell(
-            f"{sum(each.count for each in flows)} messages acknowledged, all there once and in order; longest time "
-            f"without an acknowledgement {max(each.gap_seconds for each in flows):.1f} s; read by "
+            f"{sum(each.count for each in sent)} messages acknowledged, all there once and in order; longest time "
+            f"without an acknowledgement {max(each.gap_seconds for each in sent):.1f} s; read by "
             f"{sum(map(len, flows.values()))} groups, none of it again"
         )
 
@@ -175,7 +176,7 @@ def _kept_where_wrong(kept: Path, cluster: ClusterProcesses, ground: Ground, flo
         for stream, readers in flows.items():
             for reader in readers:
                 lines = "\n".join([*reader.lines.first, *reader.lines.last])
-                (kept / f"reader-{stream.topic}-{reader.protocol}.log").write_text(lines)
+                (kept / f"reader-{stream.history.topic}-{reader.protocol}.log").write_text(lines)
         raise
 
 

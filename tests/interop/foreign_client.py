@@ -127,7 +127,7 @@ class ForeignMember:
                     moved = {"assigned": ASSIGNED, "revoked": REVOKED, "lost": LOST}[kind]
                     self._story.moves.extend(Move(self._name, moved, partition) for partition in told["partitions"])
                 case "read":
-                    for partition, value in told["values"]:
+                    for partition, value, *_ in told["values"]:
                         self._story.read[value.encode("latin-1")] += 1
                         self._tails.setdefault(partition, set()).add(value.encode("latin-1"))
                 case "kept":

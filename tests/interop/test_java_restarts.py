@@ -5,37 +5,33 @@ import threading
 import pytest
 
 from tests.interop.broker_process import BrokerProcess
-from tests.interop.confluent import read_from_start, values_of
 from tests.interop.facts import until
 from tests.interop.flowing_group import Flow, Story, wait_read
 from tests.interop.foreign_client import ForeignClient, ForeignMember
+from tests.interop.java_traffic import IMPATIENT, JavaStream
 from tests.interop.test_broker_restarts import ENDS
 from tests.interop.test_java_groups import BOTH, PROTOCOLS
 from tests.interop.test_java_records import new_topic
+from tests.interop.traffic import check_log
 
 pytestmark = pytest.mark.slow
-MESSAGES = 12_000
-IMPATIENT = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100, "retry.backoff.ms": 20}
+MESSAGES = 1_000
 
 
 def test_an_idempotent_producer_goes_on_without_a_loss_or_a_duplicate(
     own_broker: BrokerProcess, own_java: ForeignClient
 ) -> None:
-    topic = new_topic(own_java)
-    small_batches = {"batch.size": 1_000, "buffer.memory": 50_000}
-    own_java.ask("flow", topic=topic, count=MESSAGES, settings={**IMPATIENT, **small_batches})
-    for count, end in ((1_000, "stopped"), (5_000, "killed")):
-        wait_acknowledged(own_java, count)
-        ENDS[end](own_broker)
-        assert own_java.ask("flowed") < MESSAGES, "the broker ended before the producer did"
-        own_broker.start()
-    assert own_java.ask("wait_flow") == []
-    assert values_of(read_from_start(own_broker, topic, MESSAGES)) == [b"%d" % number for number in range(MESSAGES)]
-
-
-def wait_acknowledged(java: ForeignClient, count: int) -> None:
-    for _ in until(lambda: java.ask("flowed") >= count, what=f"{count} acknowledged"):
-        threading.Event().wait(0.001)
+    stream = JavaStream(own_java, new_topic(own_java), partitions=1, pause_ms=0)
+    try:
+        for end in ("stopped", "killed"):
+            stream.history.wait_more(MESSAGES)
+            ENDS[end](own_broker)
+            own_broker.start()
+        stream.history.wait_more(MESSAGES)
+        stream.finish()
+    finally:
+        stream.abandon()
+    check_log(own_broker, stream.history)
 
 
 @pytest.mark.parametrize("protocol", BOTH)

@@ -17,7 +17,7 @@ def test_a_voter_that_lost_its_disk_is_refused_until_it_was_demoted_and_then_vot
         topic = new_topic(cluster, partitions=1)
         stream = Stream(cluster, topic, partitions=1)
         try:
-            stream.wait_more(100)
+            stream.history.wait_more(100)
             lost = cluster.brokers[3]
             lost.kill()
             shutil.rmtree(tmp_path / "3")
@@ -32,9 +32,9 @@ def test_a_voter_that_lost_its_disk_is_refused_until_it_was_demoted_and_then_vot
                 pass
             state = cluster.wait_healthy()
             assert [each.node_id for each in state.quorum.voters] == [1, 2, 3]
-            stream.wait_more(100)
+            stream.history.wait_more(100)
             stream.finish()
-            check_log(cluster, stream)
+            check_log(cluster, stream.history)
         finally:
             stream.abandon()
 

@@ -107,6 +107,11 @@ class ProducerStates:
         for key, producer in self._producers.items():
             yield key, producer.epoch, producer.batches[-1]
 
+    def last_offset(self, producer_id: ProducerId) -> Offset | None:
+        """Of its newest batch; None where it is not known."""
+        producer = self._producers.get(producer_id)
+        return None if producer is None else producer.batches[-1].last_offset
+
     def last_offsets(self) -> frozenset[Offset]:
         """Last offset of each producer's newest batch: compaction keeps the headers of these."""
         return frozenset(producer.batches[-1].last_offset for producer in self._producers.values())

@@ -61,3 +61,27 @@ def test_batches_without_a_producer_leave_no_trace() -> None:
     refusals = Refusals()
     refusals.refused(parse_header(encode_batch([NewRecord(b"value", timestamp=TimestampMs(1))])), REFUSAL)
     assert not refusals
+
+
+def test_a_gap_is_forgiven_once_and_what_is_missing_may_come() -> None:
+    refusals = Refusals()
+    assert refusals.forgives(header(7, 12), REFUSAL)
+    assert refusals.why_not_yet(header(7, 13)) is REFUSAL
+    assert [refusals.why_not_yet(header(7, sequence)) for sequence in (11, 12, 13)] == [None, None, None]
+
+
+def test_a_gap_that_stays_is_for_the_log_to_judge_and_a_later_one_is_forgiven_again() -> None:
+    refusals = Refusals()
+    assert refusals.forgives(header(7, 12), REFUSAL)
+    assert refusals.why_not_yet(header(7, 12)) is None
+    assert not refusals.forgives(header(7, 12), REFUSAL)
+    assert refusals.forgives(header(7, 20), REFUSAL)
+    assert refusals.forgives(header(7, 1, epoch=1), REFUSAL)
+
+
+def test_gaps_of_only_so_many_producers_are_remembered() -> None:
+    refusals = Refusals()
+    for producer in range(PRODUCERS_MAX + 1):
+        assert refusals.forgives(header(producer, 1), REFUSAL)
+    assert refusals.forgives(header(0, 1), REFUSAL)
+    assert not refusals.forgives(header(PRODUCERS_MAX, 1), REFUSAL)

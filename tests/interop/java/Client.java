@@ -14,12 +14,9 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Properties;
-import java.util.Queue;
 import java.util.Set;
-import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
-import java.util.concurrent.atomic.AtomicInteger;
 import java.util.regex.Pattern;
 import java.util.stream.Collectors;
 import java.util.stream.StreamSupport;
@@ -50,7 +47,7 @@ public final class Client {
     final Admin admin;
     final Map<String, KafkaConsumer<byte[], byte[]>> consumers = new HashMap<>();
     final Map<String, Member> members = new HashMap<>();
-    Flow flow;
+    final Map<String, Stream> streams = new HashMap<>();
 
     Client(String broker) {
         this.broker = broker;
@@ -96,9 +93,8 @@ public final class Client {
         return switch (verb) {
             case "produce" -> produce(ask);
             case "open" -> open(ask);
-            case "flow" -> flow(ask);
-            case "flowed" -> flow.kept.get();
-            case "wait_flow" -> waitFlow();
+            case "stream" -> stream(ask);
+            case "end_stream" -> endStream(ask);
             case "join" -> join(ask);
             case "leave" -> leave(ask);
             case "assign", "subscribe", "poll", "seek", "commit", "committed", "offsets_for_times", "ends",
@@ -112,11 +108,8 @@ public final class Client {
     // Records
 
     Object produce(JsonNode ask) throws Exception {
-        Properties settings = settings(ask);
-        settings.put("key.serializer", ByteArraySerializer.class.getName());
-        settings.put("value.serializer", ByteArraySerializer.class.getName());
         List<Object> kept = new ArrayList<>();
-        try (KafkaProducer<byte[], byte[]> producer = new KafkaProducer<>(settings)) {
+        try (KafkaProducer<byte[], byte[]> producer = newProducer(settings(ask))) {
             List<Future<RecordMetadata>> sent = new ArrayList<>();
             for (JsonNode each : ask.get("records")) {
                 sent.add(producer.send(record(ask.get("topic").asText(), each)));
@@ -126,6 +119,12 @@ public final class Client {
             }
         }
         return kept;
+    }
+
+    static KafkaProducer<byte[], byte[]> newProducer(Properties settings) {
+        settings.put("key.serializer", ByteArraySerializer.class.getName());
+        settings.put("value.serializer", ByteArraySerializer.class.getName());
+        return new KafkaProducer<>(settings);
     }
 
     static ProducerRecord<byte[], byte[]> record(String topic, JsonNode each) {
@@ -148,50 +147,58 @@ public final class Client {
         }
     }
 
-    // A flow: numbers in order, with as much under way as the producer likes
+    // Streams: numbers to each partition in turn until told to end, each told of when it is acknowledged
 
-    Object flow(JsonNode ask) {
-        Properties settings = settings(ask);
-        settings.put("key.serializer", ByteArraySerializer.class.getName());
-        settings.put("value.serializer", ByteArraySerializer.class.getName());
-        flow = new Flow(new KafkaProducer<>(settings), ask.get("topic").asText(), ask.get("count").asInt());
-        flow.start();
+    Object stream(JsonNode ask) {
+        String name = ask.get("name").asText();
+        Stream stream = new Stream(name, newProducer(settings(ask)), ask.get("topic").asText(),
+                ask.get("partitions").asInt(), ask.get("pause_ms").asInt());
+        streams.put(name, stream);
+        stream.start();
         return null;
     }
 
-    /** Until the last was answered; the errors. */
-    Object waitFlow() throws InterruptedException {
-        flow.join();
-        return flow.errors;
+    /** When the last was answered; how many were sent. */
+    Object endStream(JsonNode ask) throws InterruptedException {
+        Stream stream = streams.remove(ask.get("name").asText());
+        stream.ending = true;
+        stream.join();
+        return stream.sent;
     }
 
-    static final class Flow extends Thread {
+    static final class Stream extends Thread {
         final KafkaProducer<byte[], byte[]> producer;
         final String topic;
-        final AtomicInteger kept = new AtomicInteger();
-        final Queue<String> errors = new ConcurrentLinkedQueue<>();
-        final int count;
+        final int partitions;
+        final int pauseMs;
+        volatile boolean ending;
+        int sent;
 
-        Flow(KafkaProducer<byte[], byte[]> producer, String topic, int count) {
+        Stream(String name, KafkaProducer<byte[], byte[]> producer, String topic, int partitions, int pauseMs) {
+            super(name);
             this.producer = producer;
             this.topic = topic;
-            this.count = count;
+            this.partitions = partitions;
+            this.pauseMs = pauseMs;
         }
 
         @Override
         public void run() {
-            for (int number = 0; number < count; number++) {
-                byte[] value = String.valueOf(number).getBytes(StandardCharsets.ISO_8859_1);
-                producer.send(new ProducerRecord<>(topic, value), this::happened);
-            }
-            producer.close();
-        }
-
-        void happened(RecordMetadata where, Exception error) {
-            if (error == null) {
-                kept.incrementAndGet();
-            } else {
-                errors.add(error.toString());
+            try (producer) {
+                for (; !ending; sent++) {
+                    int number = sent;
+                    byte[] value = String.format("%-100d", number).getBytes(StandardCharsets.ISO_8859_1);
+                    producer.send(new ProducerRecord<>(topic, number % partitions, null, value), (where, error) -> {
+                        if (error == null) {
+                            tell(Map.of("event", "acknowledged", "member", getName(), "kept", List.of(number, where.offset())));
+                        } else {
+                            tell(Map.of("event", "failed", "member", getName(), "error", error.toString()));
+                        }
+                    });
+                    Thread.sleep(pauseMs);
+                }
+            } catch (Exception error) {
+                tell(Map.of("event", "failed", "member", getName(), "error", error.toString()));
             }
         }
     }
@@ -318,7 +325,7 @@ public final class Client {
 
         void take(ConsumerRecords<byte[], byte[]> polled) {
             List<Object> values = new ArrayList<>();
-            polled.forEach(each -> values.add(List.of(each.partition(), text(each.value()))));
+            polled.forEach(each -> values.add(List.of(each.partition(), text(each.value()), each.offset())));
             happened("read", "values", values);
             try {
                 consumer.commitSync(polled.nextOffsets());

@@ -19,6 +19,8 @@ from millpond.model.errors import (
     InvalidTopicName,
     MillpondError,
     NotEnoughReplicas,
+    NotLeader,
+    OutOfOrderSequence,
     RequestError,
 )
 from millpond.model.ids import NO_TIMESTAMP, Offset, TimestampMs
@@ -67,10 +69,25 @@ def begin(partition: Partition | MillpondError, batch: Buffer | None, *, now_ms:
             return Pending(error=error)
         batch, append_time = _prepared(partition, batch, now_ms)
         return Pending(partition, partition.append(batch), append_time, acks_all=acks_all)
+    except OutOfOrderSequence as error:
+        return Pending(error=_for_now(partition, batch) or error)
     except MillpondError as error:
         if error.retriable:
             _note_refusal(partition, batch, error)
         return Pending(error=error)
+
+
+def _for_now(partition: Partition, batch: Buffer | None) -> NotLeader | None:
+    """Why a batch that leaves a gap shall come again: the leader before this one may have refused what is missing."""
+    header, leading = parse_header(batch or b""), partition.leading
+    last_offset = partition.log.producers.last_offset(header.producer_id)
+    if leading is None or last_offset is None or last_offset >= leading.epoch_start:
+        return None
+    error = NotLeader(
+        f"producer {header.producer_id} sent sequence {header.base_sequence} to the new leader of {partition.at}, and "
+        "what comes before it not yet; send both again"
+    )
+    return error if partition.refusals.forgives(header, error) else None
 
 
 def _note_refusal(partition: Partition, batch: Buffer | None, error: MillpondError) -> None:

@@ -7,12 +7,15 @@ duplicates. And where the producer is new to the log, the gap would not even be 
 be taken for an old one, and be lost. So what comes behind gets the first one's refusal, once each; the producer then
 sends all of them again, in order.
 
+A leader that has just begun has not seen what the one before it refused, and librdkafka may send what comes behind to
+the new one first. So there a producer's first gap is forgiven: the batch is refused once, as if it had come behind one.
+
 Invariant: no batch that was sent behind a refused one is taken before it. One that comes a second time without it is
 for the log to judge: its producer has given the first one up.
 Pure; driven by broker/operations/produce.py.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from millpond.model.errors import MillpondError
 from millpond.model.ids import ProducerEpoch, ProducerId, Sequence
@@ -29,10 +32,12 @@ class _Refused(NamedTuple):
 
 
 class Refusals:
-    __slots__ = ("_by_producer",)
+    __slots__ = ("_by_producer", "_gaps")
 
     def __init__(self) -> None:
         self._by_producer: dict[ProducerId, _Refused] = {}
+        self._gaps: dict[ProducerId, tuple[ProducerEpoch, Sequence]] = {}
+        """The newest that was forgiven: the first sequence behind it."""
 
     def __bool__(self) -> bool:
         return bool(self._by_producer)
@@ -41,8 +46,7 @@ class Refusals:
         """The batch shall come again."""
         if header.producer_id < 0 or self.why_not_yet(header) is not None:
             return
-        while len(self._by_producer) >= PRODUCERS_MAX:
-            del self._by_producer[next(iter(self._by_producer))]
+        _make_room(self._by_producer)
         error = error.with_traceback(None)  # which would hold the batch
         self._by_producer[header.producer_id] = _Refused(error, header.producer_epoch, header.base_sequence)
 
@@ -56,3 +60,18 @@ class Refusals:
             return known.error
         del self._by_producer[header.producer_id]
         return None
+
+    def forgives(self, header: BatchHeader, error: MillpondError) -> bool:
+        """Whether a batch that leaves a gap is refused with this error, for now; once, then the gap is one."""
+        gap = header.producer_epoch, header.base_sequence
+        if header.producer_id in self._gaps and self._gaps[header.producer_id] >= gap:
+            return False
+        _make_room(self._gaps)
+        self._gaps[header.producer_id] = gap
+        self.refused(header, error)
+        return True
+
+
+def _make_room(remembered: dict[ProducerId, Any]) -> None:
+    while len(remembered) >= PRODUCERS_MAX:
+        del remembered[next(iter(remembered))]
