@@ -27,12 +27,12 @@ def move(cluster: ClusterProcesses, targets: Mapping[TopicPartition, Sequence[in
     any_broker = next(iter(cluster.brokers.values()))
     with Asking.connect(any_broker.host, any_broker.port, seconds_max=ANSWER_SECONDS_MAX) as asking:
         asked = AlterPartitionReassignmentsRequest(topics=_by_topic(targets))
-        answer = asking.ask(asked, AlterPartitionReassignmentsResponse, version=1)
+        answer = asking.ask(asked, AlterPartitionReassignmentsResponse)
         refused = [part for topic in answer.responses for part in topic.partitions if part.error_code]
         assert (answer.error_code, refused) == (0, [])
 
         def moving() -> object:
-            answer = asking.ask(ListPartitionReassignmentsRequest(), ListPartitionReassignmentsResponse, version=0)
+            answer = asking.ask(ListPartitionReassignmentsRequest(), ListPartitionReassignmentsResponse)
             assert answer.error_code == 0
             return answer.topics
 
