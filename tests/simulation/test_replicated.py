@@ -17,7 +17,7 @@ SEEDS = 200
 SEEDS_PER_TEST = 10
 SEEDS_FOR_A_MUTANT = 60
 OPEN = {3}
-"""A learner that lost its disk is sent nothing before there is another controller, who does not count on what it had."""
+"""A learner that lost its disk is sent nothing before there is another controller, who counts on nothing it had."""
 
 
 @pytest.mark.parametrize("seed", [2001, 2009])

@@ -174,8 +174,9 @@ class BrokerLife:
         return self._node_id in self._quorum.raft.membership.nodes
 
     async def _ask_for_the_log(self, links: Links) -> None:
-        """A broker that was taken out of the quorum is told of nothing any more, until it is sent the log again."""
-        others = [each.broker for each in self._metadata.image.live_brokers() if each.broker != self._node_id]
+        """A broker that was taken out of the quorum is told of nothing any more, until it is sent the log again. Also
+        those that it takes for dead are asked: it has not heard for long, and one of them may be the controller."""
+        others = [each for each in self._metadata.image.brokers if each != self._node_id]
         await links.introduce(others, (self._endpoints[0].host, self._endpoints[0].port))
 
     async def _tell_the_silent(self, links: Links) -> None:
