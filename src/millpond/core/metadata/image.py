@@ -382,7 +382,7 @@ def _check_change(before: Partition, after: Partition) -> None:
     assert after.partition_epoch > before.partition_epoch, (before, after)
     same = after.leader == before.leader and after.leader_epoch == before.leader_epoch
     # A snapshot begins a partition with its replicas of today, whose first need not have led in its first epoch.
-    is_begun = before == _begun(before.replicas)
+    is_begun = before == _begun(before.replicas) and after.leader != NO_LEADER
     assert same or is_begun or after.leader_epoch > before.leader_epoch, (before, after)
 
 
