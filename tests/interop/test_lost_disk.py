@@ -7,7 +7,7 @@ from tests.cli.broker_process import run
 from tests.interop.cluster_processes import ClusterBroker, running_cluster
 from tests.interop.facts import until
 from tests.interop.test_cluster_clients import new_topic
-from tests.interop.traffic import Stream, check_log
+from tests.interop.traffic import PATIENCE_SECONDS, Stream, check_log
 
 FORGOTTEN = "broker 3 votes in this cluster, and comes with another data directory than it had"
 
@@ -21,14 +21,18 @@ def test_a_voter_that_lost_its_disk_is_refused_until_it_was_demoted_and_then_vot
             lost = cluster.brokers[3]
             lost.kill()
             shutil.rmtree(tmp_path / "3")
-            for _ in until(lambda: FORGOTTEN in refusal_of(lost), what="nobody takes it for the one that was up"):
+            for _ in until(
+                lambda: FORGOTTEN in refusal_of(lost), what="it is not taken for two", seconds_max=PATIENCE_SECONDS
+            ):
                 pass
             asked = ("--bootstrap", cluster.brokers[1].address)
             assert run("cluster", "demote", "3", *asked) == (0, "broker 3 does not vote any more\n", "")
             shutil.rmtree(tmp_path / "3")
             lost.peers = ",".join(each for each in lost.peers.split(",") if not each.startswith("3@"))
             lost.start()
-            for _ in until(lambda: run("cluster", "promote", "3", *asked)[0] == 0, what="broker 3 votes again"):
+            for _ in until(
+                lambda: run("cluster", "promote", "3", *asked)[0] == 0, what="it votes", seconds_max=PATIENCE_SECONDS
+            ):
                 pass
             state = cluster.wait_healthy()
             assert [each.node_id for each in state.quorum.voters] == [1, 2, 3]
