@@ -6,8 +6,9 @@ from pathlib import Path
 from tests.cli.broker_process import run
 from tests.interop.cluster_processes import ClusterBroker, running_cluster
 from tests.interop.facts import until
+from tests.interop.histories import PATIENCE_SECONDS
 from tests.interop.test_cluster_clients import new_topic
-from tests.interop.traffic import PATIENCE_SECONDS, Stream, check_log
+from tests.interop.traffic import Stream, check_log
 
 FORGOTTEN = "broker 3 votes in this cluster, and comes with another data directory than it had"
 
