@@ -16,7 +16,7 @@ from tests.simulation.wire_client import Refused
 SEEDS = 140
 SEEDS_PER_TEST = 10
 SEEDS_FOR_A_MUTANT = 60
-OPEN = {3}
+OPEN = {3, 73}
 """A learner that lost its disk is sent nothing before there is another controller, who counts on nothing it had."""
 
 
