@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millpond.app.settings import Address, LogFormat, Settings, load
+from millpond.app.settings import LogFormat, Settings, load
 from millpond.app.sources import INSTEAD, NAMES, Given, Layer, from_environment, from_file
 from millpond.core.cluster.discovery import DnsName, MulticastGroup
 from millpond.core.metadata.broker_configs import BROKER_KEYS
+from millpond.model.addresses import Address
 from millpond.model.errors import InvalidSetting
 
 

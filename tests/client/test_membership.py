@@ -104,7 +104,7 @@ EVENTS = st.lists(
 
 
 @given(EVENTS)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_no_two_members_own_one_partition_and_in_calm_all_are_owned(events: list[tuple[str, int]]) -> None:
     world = World()
     world.join()

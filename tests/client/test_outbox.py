@@ -147,7 +147,7 @@ EVENTS = st.lists(
 
 
 @given(EVENTS, st.integers(1, 5), st.sampled_from([30, 90, 4000]), st.sampled_from([0.0, 100.0]))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_whatever_happens_each_message_is_there_once_and_in_order(
     events: list[str | int], in_flight: int, batch_bytes: int, linger_ms: float
 ) -> None:

@@ -32,7 +32,7 @@ async def on_client(sim: Simulation, program: Coroutine[Any, Any, None]) -> None
     await sim.host("client").run(program)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(0, 1 << 30), st.lists(st.binary(min_size=1, max_size=2_000), min_size=1, max_size=30), st.data())
 def test_whatever_the_network_does_to_the_bytes_answers_equal_requests(
     seed: int, bodies: list[bytes], data: st.DataObject

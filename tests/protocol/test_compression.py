@@ -11,7 +11,7 @@ import lz4.frame
 import pytest
 import snappy
 import zstandard
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from millpond.model.errors import BatchTooLarge, MalformedBatch
@@ -27,7 +27,6 @@ XERIAL_HEADER = b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"
 
 @pytest.mark.parametrize("codec", Codec)
 @given(content=st.binary(max_size=3000), repeats=st.integers(1, 100))
-@settings(deadline=None)
 def test_content_comes_back_even_where_it_just_fits(codec: Codec, content: bytes, repeats: int) -> None:
     content = content * repeats
     for view in (bytes, bytearray, memoryview):
@@ -78,7 +77,6 @@ def test_bytes_after_a_stream_are_malformed(codec: Codec) -> None:
 
 @pytest.mark.parametrize("codec", PACKING)
 @given(garbage=st.binary(max_size=300))
-@settings(deadline=None)
 def test_garbage_is_malformed_or_bounded(codec: Codec, garbage: bytes) -> None:
     with contextlib.suppress(MalformedBatch, BatchTooLarge):
         assert len(decompress(codec, garbage, bytes_max=MIB)) <= MIB
@@ -86,7 +84,6 @@ def test_garbage_is_malformed_or_bounded(codec: Codec, garbage: bytes) -> None:
 
 @pytest.mark.parametrize("codec", PACKING)
 @given(position=st.integers(0, 10_000), byte=st.integers(1, 255))
-@settings(deadline=None)
 def test_a_damaged_stream_is_malformed_or_bounded(codec: Codec, position: int, byte: int) -> None:
     packed = bytearray(compress(codec, b"".join(b"%d," % number for number in range(2000))))
     packed[position % len(packed)] ^= byte

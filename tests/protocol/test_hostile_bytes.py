@@ -129,13 +129,12 @@ def only_our_errors(batch: bytes) -> None:
 
 
 @given(st.binary(max_size=300))
-@settings(deadline=None)
 def test_any_bytes_at_all_give_only_our_errors(data: bytes) -> None:
     only_our_errors(data)
 
 
 @given(content=st.binary(max_size=200), count=st.integers(0, 30), attributes=st.integers(0, 2**15 - 1))
-@settings(deadline=None, max_examples=500)
+@settings(max_examples=500)
 def test_any_records_under_a_right_checksum_give_only_our_errors(content: bytes, count: int, attributes: int) -> None:
     only_our_errors(batch_of(content, count=count, attributes=attributes))
 
@@ -154,7 +153,7 @@ edits = st.lists(
 @pytest.mark.parametrize("codec", Codec)
 @pytest.mark.parametrize("inside", [True, False], ids=["before compression", "after compression"])
 @given(edits=edits)
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 def test_any_change_under_a_right_checksum_gives_only_our_errors(
     codec: Codec, inside: bool, edits: list[tuple[str, int, bytes]]
 ) -> None:

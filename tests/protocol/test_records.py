@@ -1,7 +1,7 @@
 """Batches there and back: every field, every codec, and what compaction leaves of a batch."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from millpond.model.errors import BatchTooLarge, InvalidRecord
@@ -40,7 +40,6 @@ def placed(records: list[NewRecord], base_offset: int = 0) -> list[Record]:
 
 
 @given(records=batches_of_records, codec=st.sampled_from(Codec), base_offset=st.integers(0, 2**62))
-@settings(deadline=None)
 def test_records_come_back_as_they_went(records: list[NewRecord], codec: Codec, base_offset: int) -> None:
     batch = encode_batch(records, codec=codec, base_offset=Offset(base_offset))
     assert decode_batch(b"before" + batch + b"after", 6) == placed(records, base_offset)
@@ -53,7 +52,6 @@ def test_records_come_back_as_they_went(records: list[NewRecord], codec: Codec, 
 
 
 @given(values=st.lists(st.binary(max_size=200), min_size=1, max_size=200))
-@settings(deadline=None)
 def test_the_fast_way_writes_the_same_bytes_as_the_general_one(values: list[bytes]) -> None:
     time = TimestampMs(1_700_000_000_000)
     assert encode_values(values, timestamp=time) == encode_batch([NewRecord(v, timestamp=time) for v in values])
@@ -103,7 +101,6 @@ def test_a_header_name_that_is_not_utf8_comes_back_bit_for_bit() -> None:
     delete_horizon=st.none() | st.integers(0, 2**43).map(TimestampMs),
     append_time=st.none() | st.integers(0, 2**43).map(TimestampMs),
 )
-@settings(deadline=None)
 def test_survivors_keep_their_offsets_times_and_producer(
     records: list[NewRecord],
     kept: set[int],

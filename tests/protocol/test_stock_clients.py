@@ -11,7 +11,7 @@ import lz4.frame
 import pytest
 import snappy
 import zstandard
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from millpond.model.ids import LeaderEpoch, ProducerEpoch, ProducerId, Sequence, TimestampMs
@@ -79,7 +79,6 @@ def test_the_golden_batch_is_written_and_read() -> None:
 
 @pytest.mark.parametrize("client", CLIENTS)
 @given(records=st.lists(new_records, min_size=1, max_size=20))
-@settings(deadline=None)
 def test_a_batch_is_byte_for_byte_what_a_stock_client_builds(client: ModuleType, records: list[NewRecord]) -> None:
     theirs = built_by(client, records, producer_id=4, producer_epoch=3, base_sequence=2)
     ours = encode_batch(

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from millpond.model.errors import MillpondError
@@ -46,7 +46,6 @@ def records(runs: list[tuple[NewRecord, int, int]]) -> list[NewRecord]:
     return made
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(KINDS, st.integers(1, 700), STEPS), min_size=1, max_size=4))
 @example([(NewRecord(b"x"), 9_000, 0)])
 @example([(NewRecord(b"x", b"key"), 8_192, 1)])
@@ -71,7 +70,6 @@ def test_records_become_what_they_are_wanted_as() -> None:
         assert made[99] == [BASE_OFFSET + 99, 7, kind.key, kind.value, (), "orders", 3]
 
 
-@settings(deadline=None)
 @given(st.integers(1, 400), STEPS, st.binary(min_size=1, max_size=1), st.data())
 def test_a_changed_byte_is_read_or_refused_as_it_would_be_one_by_one(
     count: int, step: int, byte: bytes, data: st.DataObject

@@ -148,7 +148,7 @@ APPENDS = st.tuples(RECORDS, st.sampled_from(Codec), st.sampled_from([-1, -1, 0,
 STEPS = st.lists(st.one_of(APPENDS, APPENDS, APPENDS, st.integers(0, FIRST_PASSES_MS_MAX)), min_size=3, max_size=30)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(STEPS, st.sampled_from([1, 2, 3, 1000]), st.integers(0, 2**16))
 def test_the_latest_record_of_each_key_stays_and_nothing_else(
     steps: list[tuple[list[NewRecord], Codec, int, bool] | int], keys_max: int, seed: int
@@ -183,7 +183,7 @@ def test_the_latest_record_of_each_key_stays_and_nothing_else(
     check_after_unclean_restart(disk, log_settings, script)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.lists(st.one_of(APPENDS, st.sampled_from([0, 10, GRACE_MS])), min_size=10, max_size=40),
     st.sampled_from([1, 2, 3]),

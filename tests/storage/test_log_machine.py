@@ -379,13 +379,9 @@ class LogMachine(RuleBasedStateMachine):
 
 
 def test_a_log_behaves_like_a_list_whatever_befalls_it() -> None:
-    run_state_machine_as_test(
-        LogMachine, settings=settings(max_examples=80, stateful_step_count=50, deadline=None, print_blob=True)
-    )
+    run_state_machine_as_test(LogMachine, settings=settings(max_examples=80, stateful_step_count=50, print_blob=True))
 
 
 @pytest.mark.slow
 def test_a_log_behaves_like_a_list_for_longer() -> None:
-    run_state_machine_as_test(
-        LogMachine, settings=settings(max_examples=200, stateful_step_count=100, deadline=None, print_blob=True)
-    )
+    run_state_machine_as_test(LogMachine, settings=settings(max_examples=200, stateful_step_count=100, print_blob=True))

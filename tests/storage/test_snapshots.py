@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from millpond.model.ids import Offset, TimestampMs
 from millpond.protocol.records import BatchHeader, NewRecord
 from millpond.storage.log import Log
+from millpond.storage.producers import ProducerStates
 from millpond.storage.settings import LogSettings
+from millpond.storage.snapshots import restore_producers, write_snapshot
 from millpond.testing.disk import PowerCut, SimDisk
 from tests.storage.models import (
     DIRECTORY,
@@ -90,7 +92,7 @@ def written(sends: list[Send], *, seed: int = 0) -> tuple[SimDisk, Process]:
     return disk, process
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(SENDS, st.sampled_from(["close", "kill", "power cut"]), st.integers(0, 2**16))
 def test_the_states_after_a_restart_are_those_of_a_full_reading(sends: list[Send], end: str, seed: int) -> None:
     disk, process = written(sends, seed=seed)
@@ -106,7 +108,7 @@ def test_the_states_after_a_restart_are_those_of_a_full_reading(sends: list[Send
         assert states_of(process.log) == expected
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(SENDS, st.booleans(), st.data())
 def test_snapshots_may_be_missing_or_rotten(sends: list[Send], orderly: bool, data: st.DataObject) -> None:
     disk, process = written(sends)
@@ -130,7 +132,7 @@ def test_snapshots_may_be_missing_or_rotten(sends: list[Send], orderly: bool, da
         assert states_of(process.log) == expected
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(SENDS, st.lists(st.integers(0, 100), min_size=1, max_size=3), st.booleans())
 def test_a_truncation_takes_the_states_back(sends: list[Send], percents: list[int], restart_between: bool) -> None:
     disk, process = written(sends)
@@ -146,7 +148,7 @@ def test_a_truncation_takes_the_states_back(sends: list[Send], percents: list[in
     process.kill()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(SENDS, st.integers(0, 100), st.booleans())
 def test_what_is_left_of_a_log_is_known_after_its_front_was_deleted(
     sends: list[Send], percent: int, keep_snapshots: bool
@@ -245,3 +247,15 @@ def test_a_removal_cut_short_never_takes_a_producer_back(batches: int) -> None:
                 assert states_of(process.log)[1][1][-1] == newest
         cut_at += 1
     assert cut_at > 15
+
+
+def test_a_snapshot_that_lacks_batches_before_the_first_segment_is_not_believed() -> None:
+    """A producer that is forgotten may go on; one that is remembered wrongly would be refused."""
+    disk = SimDisk(random.Random(1))
+    disk.make_directory(DIRECTORY)
+    states = ProducerStates.restore([[7, 0, [[0, 0, 2, 2, 1]]]])
+    write_snapshot(disk, DIRECTORY, Offset(3), states.snapshot())
+    believed, since = restore_producers(disk, DIRECTORY, [], first=Offset(3), before=Offset(9))
+    assert (believed.snapshot(), since) == (states.snapshot(), 3)
+    forgotten, since = restore_producers(disk, DIRECTORY, [], first=Offset(4), before=Offset(9))
+    assert (len(forgotten), since) == (0, 0)

@@ -167,7 +167,7 @@ def test_sync_covers_what_was_written_through_another_handle() -> None:
     assert content_of(disk, "log") == b"millpond"
 
 
-@settings(max_examples=200, deadline=None, database=None)
+@settings(max_examples=200, database=None)
 @given(
     seed=st.integers(0, 1 << 32),
     steps=st.lists(

@@ -157,4 +157,4 @@ def _content_of(path: str, files: Filesystem) -> bytes:
 
 
 TestBothDisks = BothDisks.TestCase
-TestBothDisks.settings = settings(max_examples=40, stateful_step_count=40, deadline=None, database=None)
+TestBothDisks.settings = settings(max_examples=40, stateful_step_count=40, database=None)

@@ -34,7 +34,7 @@ def test_an_echo_server_on_streams_works_unmodified() -> None:
     assert simulate(1, scenario) == b"hello there"
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(), st.lists(st.binary(min_size=1, max_size=300), min_size=1, max_size=20))
 def test_bytes_arrive_in_order_and_once_however_they_are_cut_delayed_and_lost(seed: int, writes: list[bytes]) -> None:
     async def scenario(sim: Simulation) -> list[bytes]:

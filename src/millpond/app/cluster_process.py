@@ -30,8 +30,9 @@ from millpond.app.data_directory import DataDirectory
 from millpond.app.forwarding import ForwardedLine, write_line
 from millpond.app.logging_setup import set_up_logging
 from millpond.app.refusals import CannotStart
-from millpond.app.settings import OFF, PORT_MAX, Address, Settings
+from millpond.app.settings import OFF, PORT_MAX, Settings
 from millpond.app.sources import ENVIRONMENT_PREFIX
+from millpond.model.addresses import Address
 from millpond.model.errors import InvalidSetting
 from millpond.telemetry.events import (
     CLUSTER_BROKER_ENDED,

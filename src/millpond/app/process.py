@@ -26,8 +26,9 @@ from millpond.app.data_directory import DataDirectory
 from millpond.app.logging_setup import set_up_logging
 from millpond.app.recovery_summary import RecoverySummary
 from millpond.app.refusals import CannotListen, CannotStart
-from millpond.app.settings import Address, LogFormat, Settings
+from millpond.app.settings import LogFormat, Settings
 from millpond.core.groups.stores import OffsetStore
+from millpond.model.addresses import Address
 from millpond.model.errors import StorageError
 from millpond.net.limits import NetworkLimits
 from millpond.storage.filesystem import OsFilesystem

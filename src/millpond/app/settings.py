@@ -10,15 +10,18 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from ipaddress import IPv4Address, ip_address
+from ipaddress import IPv4Address
 from typing import NoReturn
 
 from millpond.app.sources import ENVIRONMENT_CONFIG, Given, Layer, from_environment, from_file, from_flags
 from millpond.core.cluster.discovery import DnsName, MulticastGroup
 from millpond.core.metadata.broker_configs import BROKER_KEYS, check_static
 from millpond.core.metadata.config_keys import INT32_MAX, allowed, parse
+from millpond.model.addresses import Address
 from millpond.model.errors import InvalidSetting
 
+KAFKA_DEFAULT = Address("127.0.0.1", 9092)
+HTTP_DEFAULT = Address("127.0.0.1", 8080)
 PORT_MAX = 65_535
 OFF = "off"
 MULTICAST = "multicast"
@@ -36,36 +39,12 @@ class LogFormat(Enum):
     """For machines: one object a line."""
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-    @property
-    def is_loopback(self) -> bool:
-        """A name other than `localhost` is not: what it stands for can change."""
-        try:
-            return ip_address(self.host).is_loopback
-        except ValueError:
-            return self.host == "localhost"
-
-    @property
-    def is_wildcard(self) -> bool:
-        try:
-            return ip_address(self.host).is_unspecified
-        except ValueError:
-            return False
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     data_dir: str = "./millpond-data"
-    kafka: Address = Address("127.0.0.1", 9092)
+    kafka: Address = KAFKA_DEFAULT
     """Port 0 takes a free one."""
-    http: Address | None = Address("127.0.0.1", 8080)
+    http: Address | None = HTTP_DEFAULT
     """Where metrics and health are asked for; None where nobody may."""
     advertise: Address | None = None
     """Where clients are told to connect, if not to `kafka`; port 0 stands for the port it listens on."""

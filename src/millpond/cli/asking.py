@@ -12,8 +12,8 @@ import asyncio
 from types import TracebackType
 from typing import Self, TypeVar
 
-from millpond.client.addresses import Address
 from millpond.client.connection import BrokerConnection
+from millpond.model.addresses import Address
 from millpond.model.errors import ClientError
 from millpond.protocol.messages.fields import Message
 

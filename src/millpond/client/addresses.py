@@ -1,22 +1,15 @@
-"""Where brokers are, as people write it: `host:port`, several with commas between, IPv6 in brackets.
+"""Brokers as people name them: `host:port`, several with commas between, IPv6 in brackets.
 
 Pure.
 """
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
+from millpond.model.addresses import Address
 from millpond.model.errors import InvalidSetting
 
 PORT_DEFAULT: Final = 9092
-
-
-class Address(NamedTuple):
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 def parse_addresses(text: str | Sequence[str]) -> list[Address]:

@@ -13,11 +13,11 @@ from collections.abc import Awaitable, Callable, Collection, Iterable
 from enum import Enum
 from typing import TypeVar
 
-from millpond.client.addresses import Address
 from millpond.client.connection import BrokerConnection
 from millpond.client.refusals import RETRIED_CODES, refusal
 from millpond.client.settings import ClientSettings
 from millpond.client.view import ClusterView, Topic
+from millpond.model.addresses import Address
 from millpond.model.errors import BrokerUnreachable, ClientClosed, CoordinatorUnavailable, MillpondError
 from millpond.model.ids import TopicPartition
 from millpond.protocol.messages.fields import Message

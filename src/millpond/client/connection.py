@@ -16,7 +16,7 @@ from collections import deque
 from functools import cache
 from typing import Final, NamedTuple, TypeVar
 
-from millpond.client.addresses import Address
+from millpond.model.addresses import Address
 from millpond.model.errors import BrokerUnreachable, MalformedMessage, RefusedByBroker
 from millpond.model.limits import MIB
 from millpond.net.client import ClientConnection, open_connection

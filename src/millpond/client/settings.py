@@ -9,9 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from millpond.client.addresses import Address, parse_addresses
+from millpond.client.addresses import parse_addresses
 from millpond.client.partitioners import Partitioner, named
 from millpond.client.retries import Backoff
+from millpond.model.addresses import Address
 from millpond.model.errors import InvalidSetting
 from millpond.model.limits import KIB, MIB
 from millpond.model.ports import Rng

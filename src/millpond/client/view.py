@@ -7,7 +7,7 @@ topic was created anew. Pure. Driven by cluster.py, which asks for it.
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from millpond.client.addresses import Address
+from millpond.model.addresses import Address
 from millpond.model.ids import TopicPartition
 from millpond.protocol.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
 

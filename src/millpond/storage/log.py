@@ -405,7 +405,13 @@ class Log:
             self.write_checkpoint(start_offset=self.next_offset)
             self.start_offset = self.next_offset
         remove_snapshots_beyond(self.filesystem, self.directory, self.next_offset)
-        self.producers, _ = restore_producers(self.filesystem, self.directory, self.segments, before=self.next_offset)
+        self.producers, _ = restore_producers(
+            self.filesystem,
+            self.directory,
+            self.segments,
+            first=self.segments.first_offset,
+            before=self.next_offset,
+        )
         self.filesystem.sync_directory(self.directory)
 
     async def delete_before(self, offset: Offset) -> None:

@@ -194,7 +194,7 @@ class Recovery:
         sealed_count = max(0, sum(segment.base_offset < point for segment in self._found) - 1)
         self._take_sealed(self._found[:sealed_count])
         self.producers, self._producers_since = restore_producers(
-            self._filesystem, self._directory, self.segments, before=point
+            self._filesystem, self._directory, self.segments, first=bases[0], before=point
         )
         self._scan_tail(self._found[sealed_count:])
         end = self.segments.active.next_offset

@@ -35,11 +35,17 @@ def remove_snapshots_beyond(filesystem: Filesystem, directory: str, end: Offset)
 
 
 def restore_producers(
-    filesystem: Filesystem, directory: str, segments: Iterable[Segment], *, before: Offset
+    filesystem: Filesystem, directory: str, segments: Iterable[Segment], *, first: Offset, before: Offset
 ) -> tuple[ProducerStates, Offset]:
-    """The newest snapshot up to that offset, brought up to date with the segments; and the offset it was taken at."""
+    """The newest snapshot up to that offset, brought up to date with the segments; and the offset it was taken at.
+
+    One from before the first offset there is says nothing of the batches between: who is forgotten is believed, but
+    who is remembered wrongly is refused.
+    """
     states, since = ProducerStates(), Offset(0)
     for offset in reversed(_snapshots(filesystem, directory, until=before)):
+        if offset < first:
+            break
         snapshot = read_document(filesystem, directory, offset_file(offset, PRODUCERS))
         if snapshot is not None:
             states, since = ProducerStates.restore(snapshot), offset

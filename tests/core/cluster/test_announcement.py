@@ -1,6 +1,6 @@
 """Datagrams of this cluster are read back as they were; all others are ignored for a reason, whatever they are."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from millpond.core.cluster.announcement import (
@@ -28,7 +28,6 @@ def test_the_bytes_are_those_that_other_versions_know() -> None:
     )
 
 
-@settings(deadline=None)
 @given(NAMES, NAMES, st.integers(0, 2**31 - 1), st.integers(0, 65_535))
 def test_what_was_said_is_read(cluster_id: str, host: str, node_id: int, port: int) -> None:
     said = Announcement(cluster_id=cluster_id, node_id=node_id, host=host, port=port)
@@ -43,14 +42,12 @@ def test_others_are_told_apart() -> None:
     assert read(HERE.to_bytes(b"quite another secret than that")) is Ignored.OTHER_SECRET
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=ANNOUNCEMENT_BYTES_MAX + 10))
 def test_junk_is_ignored(datagram: bytes) -> None:
     assert isinstance(read(datagram), Ignored)
     assert isinstance(read(b"mpnd\x01" + datagram), Ignored)
 
 
-@settings(deadline=None)
 @given(st.data())
 def test_no_bit_can_be_changed_and_nothing_cut_or_added(data: st.DataObject) -> None:
     datagram = bytearray(HERE.to_bytes(SECRET))

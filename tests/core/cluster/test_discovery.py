@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from millpond.core.cluster.discovery import (
@@ -148,7 +148,6 @@ TWO_MINDS = st.tuples(FOUNDERS, FOUNDERS).flatmap(
 LOOKS = st.permutations([(eye, other) for eye in NODES for other in NODES if eye != other] * 2)
 
 
-@settings(deadline=None)
 @given(TWO_MINDS, LOOKS)
 def test_whatever_is_seen_in_whatever_order_nobody_founds_a_cluster_with_two_minds(
     lists: tuple[frozenset[int], ...], looks: list[tuple[int, int]]
@@ -263,7 +262,6 @@ def test_an_address_that_is_announced_no_more_is_forgotten() -> None:
     assert discovery.verdict(0, is_new=True).missing == (2,)
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(0, 600), max_size=700), st.booleans())
 def test_what_is_kept_and_asked_is_bounded(ports: list[int], is_listed: bool) -> None:
     discovery = Discovery(1, [1, 2, 3], looks_up=is_listed, now=0)

@@ -255,13 +255,9 @@ class ClassicGroupMachine(RuleBasedStateMachine):
 
 
 def test_a_classic_group_keeps_its_invariants() -> None:
-    run_state_machine_as_test(
-        ClassicGroupMachine, settings=settings(max_examples=100, stateful_step_count=40, deadline=None)
-    )
+    run_state_machine_as_test(ClassicGroupMachine, settings=settings(max_examples=100, stateful_step_count=40))
 
 
 @pytest.mark.slow
 def test_a_classic_group_keeps_its_invariants_for_long() -> None:
-    run_state_machine_as_test(
-        ClassicGroupMachine, settings=settings(max_examples=1_500, stateful_step_count=80, deadline=None)
-    )
+    run_state_machine_as_test(ClassicGroupMachine, settings=settings(max_examples=1_500, stateful_step_count=80))

@@ -98,9 +98,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
             return
         if works_on:
             process.reads = process.may_read
-        said: dict[str, object] = {"owned": process.reads if works_on else None}
-        if process.missed:
-            said = {"owned": process.reads, "topics": process.topics, "rebalance_timeout_ms": 20_000}
+        said = self._everything(process) if process.missed else {"owned": process.reads if works_on else None}
         self._say(process, answer_lost=not answer_lost, member_epoch=process.epoch, **said)
 
     @rule(name=NAMES, subscription=SUBSCRIPTIONS)
@@ -108,7 +106,12 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         process = self._process(name)
         if process.epoch:
             process.topics = frozenset(subscription)
-            self._say(process, member_epoch=process.epoch, topics=process.topics)
+            said = self._everything(process) if process.missed else {"topics": process.topics}
+            self._say(process, member_epoch=process.epoch, **said)
+
+    @staticmethod
+    def _everything(process: Process) -> dict[str, object]:
+        return {"owned": process.reads, "topics": process.topics, "rebalance_timeout_ms": 20_000}
 
     @rule(name=NAMES)
     def leaves(self, name: str) -> None:
@@ -263,13 +266,9 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
 
 
 def test_a_consumer_group_keeps_its_invariants() -> None:
-    run_state_machine_as_test(
-        ConsumerGroupMachine, settings=settings(max_examples=100, stateful_step_count=40, deadline=None)
-    )
+    run_state_machine_as_test(ConsumerGroupMachine, settings=settings(max_examples=100, stateful_step_count=40))
 
 
 @pytest.mark.slow
 def test_a_consumer_group_keeps_its_invariants_for_long() -> None:
-    run_state_machine_as_test(
-        ConsumerGroupMachine, settings=settings(max_examples=1_500, stateful_step_count=80, deadline=None)
-    )
+    run_state_machine_as_test(ConsumerGroupMachine, settings=settings(max_examples=1_500, stateful_step_count=80))

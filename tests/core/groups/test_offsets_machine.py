@@ -89,4 +89,4 @@ class OffsetsMachine(RuleBasedStateMachine):
 
 
 def test_committed_offsets_never_go_back_by_themselves() -> None:
-    run_state_machine_as_test(OffsetsMachine, settings=settings(max_examples=60, stateful_step_count=40, deadline=None))
+    run_state_machine_as_test(OffsetsMachine, settings=settings(max_examples=60, stateful_step_count=40))

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from millpond.core.metadata.alterations import AlterConfigs, ConfigItem, ConfigOperation, alter_configs
@@ -141,7 +141,6 @@ def decide_on_replicas(image: Image, step: Step, rng: Random) -> tuple[Command, 
     return change_isr(image, asked).commands
 
 
-@settings(deadline=None)
 @given(STEPS, st.integers(0, 2**32))
 def test_an_image_is_the_same_from_its_log_its_snapshot_and_their_bytes(steps: list[Step], seed: int) -> None:
     image = cluster(2)

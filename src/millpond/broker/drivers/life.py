@@ -173,11 +173,14 @@ class BrokerLife:
         """As far as it has heard: nobody sends a broker the entry that takes it out of the quorum."""
         return self._node_id in self._quorum.raft.membership.nodes
 
+    def _address(self) -> tuple[str, int]:
+        return self._endpoints[0].host, self._endpoints[0].port
+
     async def _ask_for_the_log(self, links: Links) -> None:
         """A broker that was taken out of the quorum is told of nothing any more, until it is sent the log again. Also
         those that it takes for dead are asked: it has not heard for long, and one of them may be the controller."""
         others = [each for each in self._metadata.image.brokers if each != self._node_id]
-        await links.introduce(others, (self._endpoints[0].host, self._endpoints[0].port))
+        await links.introduce(others, self._address())
 
     async def _tell_the_silent(self, links: Links) -> None:
         """As the controller: a member that is not there, or starts, may not know where this broker is, and could answer
@@ -185,7 +188,7 @@ class BrokerLife:
         image, members = self._metadata.image, self._quorum.raft.membership.nodes
         silent = [each for each in members if each != self._node_id and not image.is_live(each)]
         if silent:
-            await links.introduce(silent, (self._endpoints[0].host, self._endpoints[0].port))
+            await links.introduce(silent, self._address())
 
     async def _beat(self, links: Links) -> bool:
         """Whether the controller knows that this broker is alive."""

@@ -15,6 +15,8 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from millpond.model import addresses
+
 LOOK_SECONDS: Final = 1.0
 LOOK_SECONDS_MAX: Final = 8.0
 """Between two looks, and between two questions to one address, while somebody is looked for: more and more, once this
@@ -298,8 +300,7 @@ def _twins(seen: dict[Address, Sighting]) -> Iterator[str]:
 
 
 def shown(address: Address) -> str:
-    host, port = address
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return str(addresses.Address(*address))
 
 
 def _names(nodes: Collection[int]) -> str:

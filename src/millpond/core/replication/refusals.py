@@ -15,10 +15,11 @@ for the log to judge: its producer has given the first one up.
 Pure; driven by broker/operations/produce.py.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from millpond.model.errors import MillpondError
 from millpond.model.ids import ProducerEpoch, ProducerId, Sequence
+from millpond.model.recent import Recent
 from millpond.protocol.records import BatchHeader
 
 PRODUCERS_MAX = 1_000
@@ -35,8 +36,8 @@ class Refusals:
     __slots__ = ("_by_producer", "_gaps")
 
     def __init__(self) -> None:
-        self._by_producer: dict[ProducerId, _Refused] = {}
-        self._gaps: dict[ProducerId, tuple[ProducerEpoch, Sequence]] = {}
+        self._by_producer: Recent[ProducerId, _Refused] = Recent(count_max=PRODUCERS_MAX)
+        self._gaps: Recent[ProducerId, tuple[ProducerEpoch, Sequence]] = Recent(count_max=PRODUCERS_MAX)
         """The newest that was forgiven: the first sequence behind it."""
 
     def __bool__(self) -> bool:
@@ -46,9 +47,9 @@ class Refusals:
         """The batch shall come again."""
         if header.producer_id < 0 or self.why_not_yet(header) is not None:
             return
-        _make_room(self._by_producer)
         error = error.with_traceback(None)  # which would hold the batch
-        self._by_producer[header.producer_id] = _Refused(error, header.producer_epoch, header.base_sequence)
+        refused = _Refused(error, header.producer_epoch, header.base_sequence)
+        self._by_producer.remember(header.producer_id, refused)
 
     def why_not_yet(self, header: BatchHeader) -> MillpondError | None:
         """The refusal that the batch was sent behind; None where it may be taken."""
@@ -66,12 +67,6 @@ class Refusals:
         gap = header.producer_epoch, header.base_sequence
         if header.producer_id in self._gaps and self._gaps[header.producer_id] >= gap:
             return False
-        _make_room(self._gaps)
-        self._gaps[header.producer_id] = gap
+        self._gaps.remember(header.producer_id, gap)
         self.refused(header, error)
         return True
-
-
-def _make_room(remembered: dict[ProducerId, Any]) -> None:
-    while len(remembered) >= PRODUCERS_MAX:
-        del remembered[next(iter(remembered))]
