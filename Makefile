@@ -22,7 +22,7 @@ proof: .venv/.ready  ## watch the storage engine prove itself: a million message
 
 test: .venv/.ready  ## everything CI runs
 	@sh .ci/checks
-	@$(BIN)/python -m pytest -n 2 --dist loadscope
+	@$(BIN)/python -m pytest -n 2 --dist loadscope --max-worker-restart 0 --hypothesis-profile same
 
 check: .venv/.ready  ## format, lint, types, layers, tidy and the fast tests: under a minute
 	@sh .ci/checks

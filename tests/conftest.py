@@ -1,16 +1,21 @@
 """For all tests: what starts processes counts as slow, and runs one after the other but for groups of their own.
 
-So `make check` stays short, and in `make test` no cluster of one test has to wait for the cluster of another.
+So `make check` stays short, and in `make test` no cluster of one test has to wait for the cluster of another. What
+fails is named at once, so that a run that is stopped has said something.
 """
 
+import os
+import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
-settings.register_profile("no test asserts a time", deadline=None)
-settings.load_profile("no test asserts a time")
+settings.register_profile("any", deadline=None)
+settings.register_profile("same", deadline=None, derandomize=True)
+"""In CI, where a red run must say something of the change: the same examples every time."""
+settings.load_profile("any")
 
 ROOT = Path(__file__).parent
 WHOLE_PROCESSES = (ROOT / "interop", ROOT / "cli", ROOT / "integration", ROOT / "client" / "test_cluster.py")
@@ -24,6 +29,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if starts_processes(item.path):
             item.add_marker(pytest.mark.slow)
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
+        sys.stderr.write(f"\n{report.nodeid} failed ({report.when})\n")
 
 
 class TakeTurns(LoadScopeScheduling):  # type: ignore[misc] # xdist has no types

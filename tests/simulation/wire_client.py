@@ -59,7 +59,12 @@ REBALANCE_MS = 4_000
 BY_NAME_MAX = {0: 12, 1: 12, 8: 9, 9: 9}
 """The last version of each API that names topics by name, where that is not its last."""
 
-UNSURE = {6: "the broker stops leading", 15: "the coordinator failed", 56: "the disk failed"}
+UNSURE = {
+    6: "the broker stops leading",
+    14: "the coordinator loads",
+    15: "the coordinator failed",
+    56: "the disk failed",
+}
 """NOT_LEADER_OR_FOLLOWER and KAFKA_STORAGE_ERROR: what was asked may have been done."""
 LOOK_AGAIN = {
     3: "a topic that is not known there yet",

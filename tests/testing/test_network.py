@@ -38,8 +38,8 @@ def test_an_echo_server_on_streams_works_unmodified() -> None:
 @given(st.integers(), st.lists(st.binary(min_size=1, max_size=300), min_size=1, max_size=20))
 def test_bytes_arrive_in_order_and_once_however_they_are_cut_delayed_and_lost(seed: int, writes: list[bytes]) -> None:
     async def scenario(sim: Simulation) -> list[bytes]:
-        sim.network.set_conditions(Conditions(loss_chance=0.2, fragment_chance=0.6, tail_chance=0.2, window_bytes=256))
         client, server = await pair(sim)
+        sim.network.set_conditions(Conditions(loss_chance=0.2, fragment_chance=0.6, tail_chance=0.2, window_bytes=256))
         for data in writes:
             client.transport.write(data)
         client.transport.write_eof()

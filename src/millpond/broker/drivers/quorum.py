@@ -195,6 +195,7 @@ class Quorum:
             raise self.trouble
         if self._is_closed or not self.is_controller:
             return NotController(self.leader if self.leader != self.raft.node_id else None)
+        assert self._newest >= self.data_index, "another leads in this term, or did"
         if change.base != self._newest:
             return Conflict(self._newest, self.raft.term)
         if not change.commands:
