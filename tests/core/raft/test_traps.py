@@ -419,6 +419,31 @@ def test_only_a_learner_that_has_caught_up_becomes_a_voter() -> None:
     assert node.raft.membership == Membership((1, 2))
 
 
+def test_a_learner_that_starts_anew_is_asked_anew_what_it_has() -> None:
+    """It may have lost its disk, and would refuse for ever what it is taken to be ready for."""
+    node = Lone(1)
+    node.raft.change_membership(AddLearner(2), node.now)
+    node.drain()
+    node.hear(node.accepted(2, 3))
+    assert [type(each) for each in node.hear(node.answered(2, 0, session=7))] == []
+    (asked,) = node.hear(node.answered(2, 0, session=8))
+    assert isinstance(asked, Append)
+    refused = AppendRejected(
+        sender=2, to=1, term=node.raft.term, prev_index=asked.prev_index, hint_index=0, hint_term=0
+    )
+    (sent,) = node.hear(refused)
+    assert isinstance(sent, Append)
+    assert [each.index for each in sent.entries] == [1, 2, 3]
+
+
+def test_a_voter_that_starts_anew_is_held_to_its_word() -> None:
+    node = Lone()
+    node.elect()
+    node.hear(node.accepted(2, 2))
+    node.hear(node.answered(2, 0, session=7))
+    assert node.hear(node.answered(2, 0, session=8)) == []
+
+
 def test_the_last_voter_cannot_leave() -> None:
     node = Lone(1)
     assert node.raft.change_membership(RemoveNode(1), node.now) == Refused(Reason.LAST_VOTER, 1)

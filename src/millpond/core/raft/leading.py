@@ -218,6 +218,9 @@ class Leadership:
         peer = self.peers.get(answer.sender)
         if peer is None or answer.round > self._round:
             return
+        if peer.session not in (0, answer.session) and answer.sender in self._log.membership.learners:
+            # It was started anew, and may have lost its disk: whoever counts for no majority may forget what it said.
+            peer = self.peers[answer.sender] = Peer(next=self._log.last_index + 1, heard_at=now)
         peer.heard_at = now
         peer.session = answer.session
         peer.round_answered = max(peer.round_answered, answer.round)

@@ -30,6 +30,7 @@ class Peer:
     commit_told: int = 0
     round_answered: int = 0
     session: int = 0
+    """0 until it is known."""
     sending: Sending = Sending.PROBE
     probe_sent: bool = False
     in_flight: deque[int] = field(default_factory=deque)
