@@ -23,7 +23,7 @@ from millpond.broker.drivers.quorum import Quorum
 from millpond.broker.drivers.quorum_store import QuorumStore
 from millpond.core.metadata.agreed import agree
 from millpond.core.metadata.broker_configs import THROTTLED_RATE, layers
-from millpond.core.metadata.commands import Endpoint
+from millpond.core.metadata.commands import LIFE_BYTES, Endpoint
 from millpond.core.metadata.image import EMPTY, Image
 from millpond.core.raft.membership import Membership
 from millpond.core.raft.messages import Message
@@ -81,7 +81,7 @@ class Parts:
         if links is not None:
             metadata = MetadataLog(quorum, rng, ask=links.ask, ask_members=links.change_members)
         metadata.on_unclean = _tell_unclean
-        life = _life(settings, metadata, links, directory_id, on_error)
+        life = _life(settings, metadata, links, directory_id, rng, on_error)
         partitions = PartitionTable(
             filesystem,
             settings.data_directory,
@@ -92,7 +92,7 @@ class Parts:
             lag_ms_max=whole("replica.lag.time.max.ms", configs),
             on_error=on_error,
         )
-        partitions.is_this_life = life.is_this_life
+        partitions.is_present = life.is_present
         if links is None:
             return cls(metadata=metadata, partitions=partitions, life=life, configs=configs)
         return cls(
@@ -190,6 +190,7 @@ def _life(
     metadata: MetadataLog,
     links: Links | None,
     directory_id: bytes,
+    rng: Rng,
     on_error: Callable[[BaseException], None],
 ) -> BrokerLife:
     configs = settings.configs
@@ -198,6 +199,7 @@ def _life(
         metadata,
         links,
         directory_id=directory_id,
+        life=rng.getrandbits(8 * LIFE_BYTES).to_bytes(LIFE_BYTES, "big"),
         rack=configs.get("broker.rack") or None,
         heartbeat_seconds=whole("broker.heartbeat.interval.ms", configs) / 1000,
         session_ms=whole("broker.session.timeout.ms", configs),

@@ -22,6 +22,8 @@ from millpond.net.limits import NetworkLimits
 from millpond.net.memory import MemoryBudget
 
 BACKLOG = 1024
+TURNS_TO_REFUSE = 4
+"""Of the loop, within which a connection that was accepted at the last moment is made, refused and closed."""
 
 Handle = Callable[[memoryview, Connection], Answer | Later | None]
 """Is given the body of a frame, writable and its own. Gives the pieces of the answer's body, or a coroutine or future
@@ -124,6 +126,8 @@ class FrameServer:
         if self._orphans:
             await asyncio.wait(list(self._orphans), timeout=grace_seconds)
         await self._listener.wait_closed()
+        for _ in range(TURNS_TO_REFUSE):
+            await asyncio.sleep(0)
 
     async def _all_gone_within(self, seconds: float) -> bool:
         try:

@@ -130,8 +130,16 @@ class OsFile:
 
     def __del__(self) -> None:
         if self._fd >= 0:
-            warnings.warn(f"a file was dropped without being closed (descriptor {self._fd})", ResourceWarning, 2, self)
+            warnings.warn(f"a file was dropped without being closed: {_name_of(self._fd)}", ResourceWarning, 2, self)
             self.close()
+
+
+def _name_of(fd: int) -> str:
+    """Where the system tells it; else only its number."""
+    try:
+        return os.readlink(f"/proc/self/fd/{fd}")
+    except OSError:
+        return f"descriptor {fd}"
 
 
 class OsFilesystem:

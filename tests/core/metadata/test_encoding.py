@@ -72,6 +72,11 @@ GOLDEN: list[tuple[Command, bytes]] = [
         b'{"broker":1,"directory_id":"' + HEX + b'","endpoints":[["TLS","h",9092]],"epoch":3,"kind":"register-broker",'
         b'"rack":null,"version":2}',
     ),
+    (
+        RegisterBroker(broker=1, epoch=3, endpoints=(Endpoint("P", "h", 1),), rack=None, directory_id=ID, life=ID),
+        b'{"broker":1,"directory_id":"' + HEX + b'","endpoints":[["P","h",1]],"epoch":3,"kind":"register-broker",'
+        b'"life":"' + HEX + b'","rack":null,"version":3}',
+    ),
     (BeginShutdown(broker=3), b'{"broker":3,"kind":"begin-shutdown","version":1}'),
     (UnregisterBroker(broker=3), b'{"broker":3,"kind":"unregister-broker","version":1}'),
     (

@@ -105,7 +105,9 @@ def decide_on_leaders(image: Image, step: Step) -> tuple[Command, ...]:
         case "register":
             rack = [None, "x", "y"][step.number % 3]
             endpoints, directory_id = (Endpoint("P", "h", 1),), bytes([step.number % 2 + 1]) * 16
-            return register_broker(image, step.broker, endpoints=endpoints, rack=rack, directory_id=directory_id)
+            return register_broker(
+                image, step.broker, endpoints=endpoints, rack=rack, directory_id=directory_id, life=directory_id
+            )
         case "fence":
             return fence_broker(image, step.broker)
         case "hand over":

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from millpond.broker.drivers.links import Links
 from millpond.broker.drivers.metadata import MetadataLog
-from millpond.core.metadata.commands import Command, Endpoint, RegisterBroker
+from millpond.core.metadata.commands import Command, Endpoint
 from millpond.core.metadata.elections import hand_over, register_broker
 from millpond.core.metadata.image import Image
 from millpond.core.metadata.partition_changes import partitions_of
@@ -36,12 +36,13 @@ class BrokerLife:
         links: Links | None,
         *,
         directory_id: bytes,
+        life: bytes,
         rack: str | None,
         heartbeat_seconds: float,
         session_ms: int,
         on_error: Callable[[BaseException], None],
     ) -> None:
-        """Without links, for a broker that is alone: it only registers."""
+        """Without links, for a broker that is alone: it only registers. `life` is another one in every process."""
         self._node_id = node_id
         self._metadata = metadata
         self._quorum = metadata.quorum
@@ -55,12 +56,11 @@ class BrokerLife:
         self._lease = Lease(session_ms=session_ms)
         self._roles_changed = asyncio.Event()
         self._led_at = self._loop.time()
-        """When it last knew a controller."""
+        """When a controller last answered it: one that is only believed in may have gone, untold."""
         self._directory_id = directory_id
+        self._life = life
         self._rack = rack
         self._is_handing_over = False
-        self._epochs: set[int] = set()
-        """That this process has asked for; one of them is, or will be, the image's."""
         self.epoch = -1
         """Of this registration."""
         self._quorum.listen_to_roles(self._follow_role)
@@ -94,20 +94,20 @@ class BrokerLife:
         self.epoch = self._metadata.image.brokers[self._node_id].epoch
 
     def _registration(self, image: Image) -> Sequence[Command]:
-        commands = register_broker(
+        return register_broker(
             image,
             self._node_id,
             endpoints=self._endpoints,
             rack=self._rack,
             directory_id=self._directory_id,
+            life=self._life,
             doubtful=self._doubtful,
         )
-        self._epochs |= {each.epoch for each in commands if isinstance(each, RegisterBroker)}
-        return commands
 
-    def is_this_life(self, epoch: int) -> bool:
-        """Whether it was this process that registered with the broker epoch."""
-        return epoch in self._epochs
+    def is_present(self, image: Image) -> bool:
+        """Whether it is one of this life of the broker. An earlier one is history, replayed while it starts."""
+        known = image.brokers.get(self._node_id)
+        return known is not None and known.life == self._life
 
     # Going
 
@@ -195,12 +195,11 @@ class BrokerLife:
         if not self._is_registered() and self._quorum.leader is not None:
             await self.register(self._endpoints)
         if self._quorum.is_controller:
+            self._led_at = self._loop.time()
             await self._tell_the_silent(links)
             return True
         controller, term, sent_at = self._quorum.leader, self._quorum.raft.term, self._loop.time()
-        if controller is not None:
-            self._led_at = sent_at
-        elif not self._is_member() or sent_at - self._led_at > self._session_seconds:
+        if not self._is_member() or sent_at - self._led_at > self._session_seconds:
             await self._ask_for_the_log(links)
         if controller is None or controller == self._node_id:
             return False
@@ -208,6 +207,8 @@ class BrokerLife:
         answer = await links.heartbeat(controller, broker_epoch=self.epoch, until=until)
         if answer is None:
             return False
+        if answer.outcome in (ALIVE, REGISTER_AGAIN):
+            self._led_at = sent_at
         if answer.outcome == REGISTER_AGAIN:
             self._lease.give_up()
             await self.register(self._endpoints)

@@ -48,8 +48,9 @@ class PartitionTable:
         self._holds_lease = holds_lease
         self._lag_ms_max = lag_ms_max
         self._listeners: list[Callable[[], None]] = []
-        self.is_this_life: Callable[[int], bool] = lambda epoch: False
-        """Whether a broker epoch is of this life of the broker."""
+        self.is_present: Callable[[Image], bool] = lambda image: False
+        """Whether an image is of this life of the broker. What an earlier one shows elsewhere may have come back here
+        since, and what is on disk is what this broker is relied on to have."""
         self._filesystem = filesystem
         self.data_directory = data_directory
         self._node_id = node_id
@@ -122,7 +123,7 @@ class PartitionTable:
             partition = self._by_id.get((topic.topic_id, number))
             if self._node_id not in facts.replicas:
                 if partition is not None:
-                    self._remove(topic.topic_id, number, put_aside=self._is_present(image))
+                    self._remove(topic.topic_id, number, put_aside=self.is_present(image))
                 continue
             if partition is None:
                 partition = self._opened(topic, number, config)
@@ -145,7 +146,7 @@ class PartitionTable:
     def _appoint(self, partition: Partition, facts: PartitionFacts, image: Image) -> None:
         """Leads what the image says, but only in the life of the broker that the image speaks of: one that has just
         started finds itself named as leader by the life before, which may have written more than is left."""
-        if facts.leader == self._node_id and self._is_present(image):
+        if facts.leader == self._node_id and self.is_present(image):
             partition.lead(
                 LeaderEpoch(facts.leader_epoch),
                 members_of(image, partition.at),
@@ -184,12 +185,6 @@ class PartitionTable:
             raise DiskFailed(f"{partition.at} cannot be begun anew: {error}") from error
         if self._by_name.get(partition.at) is partition:
             partition.begin_anew(Log.open(self._filesystem, directory, old.settings, facts=self.facts))
-
-    def _is_present(self, image: Image) -> bool:
-        """Whether the image is one of this life of the broker. An earlier one is history: a partition that it shows
-        elsewhere may have come back here since, and what is on disk is what this broker is relied on to have."""
-        known = image.brokers.get(self._node_id)
-        return known is not None and self.is_this_life(known.epoch)
 
     def _remove(self, topic_id: bytes, number: int, *, put_aside: bool = True) -> None:
         partition = self._by_id.pop((topic_id, number), None)

@@ -24,6 +24,7 @@ PARTITIONS_PER_COMMAND_MAX = 10_000
 
 REPLICAS_PER_PARTITION_MAX = 32
 DIRECTORY_ID_BYTES = 16
+LIFE_BYTES = 16
 NEXT_EPOCH = -1
 """In place of a partition epoch: one more than before."""
 
@@ -49,6 +50,8 @@ class RegisterBroker:
     rack: str | None = None
     directory_id: bytes = b""
     """Drawn when its data directory was made: another one means that the disk was lost. Empty where nobody said."""
+    life: bytes = b""
+    """Drawn when its process started. Empty where nobody said."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

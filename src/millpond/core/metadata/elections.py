@@ -60,6 +60,7 @@ def register_broker(
     endpoints: tuple[Endpoint, ...],
     rack: str | None = None,
     directory_id: bytes = b"",
+    life: bytes = b"",
     doubtful: Collection[tuple[bytes, int]] = (),
 ) -> tuple[Command, ...]:
     """When it starts: it is live again, and leads what has no leader and would be led by it.
@@ -75,6 +76,7 @@ def register_broker(
         endpoints=endpoints,
         rack=rack,
         directory_id=directory_id or known,
+        life=life,
     )
     after = apply(register, image)
     lost = _is_lost(image, broker, directory_id)

@@ -10,6 +10,7 @@ A command is written in the oldest version that can say it.
 
     register-broker   1  broker, epoch, endpoints, rack
                       2  and directory_id: 32 hex digits
+                      3  and life: 32 hex digits
     change-partition  1  topic_id, partition, leader, leader_epoch, isr (not empty); the partition epoch is the next
                       2  and elr, partition_epoch (-1 is the next), movement: null or [replicas, adding, removing];
                          isr may be empty
@@ -21,11 +22,13 @@ Pure. Driven by broker/drivers/metadata.py, which frames and checksums the bytes
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final, NoReturn, assert_never
 
 from millpond.core.metadata.commands import (
     DIRECTORY_ID_BYTES,
     ENDPOINTS_PER_BROKER_MAX,
+    LIFE_BYTES,
     NEXT_EPOCH,
     PARTITIONS_PER_COMMAND_MAX,
     REPLICAS_PER_PARTITION_MAX,
@@ -94,6 +97,8 @@ def decode(content: bytes | memoryview) -> Command:
 def _since(command: Command) -> dict[str, object]:
     """What the first version of a kind cannot say, where there is such a thing."""
     match command:
+        case RegisterBroker() if command.life:
+            return {"version": 3, "directory_id": command.directory_id.hex(), "life": command.life.hex()}
         case RegisterBroker() if command.directory_id:
             return {"version": 2, "directory_id": command.directory_id.hex()}
         case ChangePartition() if not _as_at_first(command):
@@ -272,7 +277,7 @@ class _Fields:
         raise UnreadableCommand(f"a {self._kind} command: {what}; restore the log from a replica or backup")
 
 
-def _register_broker(fields: _Fields) -> Command:
+def _register_broker(fields: _Fields) -> RegisterBroker:
     return RegisterBroker(
         broker=fields.number("broker", 0, _INT32),
         epoch=fields.number("epoch", 0, _INT64),
@@ -281,14 +286,12 @@ def _register_broker(fields: _Fields) -> Command:
     )
 
 
-def _register_broker_2(fields: _Fields) -> Command:
-    return RegisterBroker(
-        broker=fields.number("broker", 0, _INT32),
-        epoch=fields.number("epoch", 0, _INT64),
-        endpoints=fields.endpoints("endpoints"),
-        rack=fields.text_or_none("rack"),
-        directory_id=fields.bytes_in_hex("directory_id", DIRECTORY_ID_BYTES),
-    )
+def _register_broker_2(fields: _Fields) -> RegisterBroker:
+    return replace(_register_broker(fields), directory_id=fields.bytes_in_hex("directory_id", DIRECTORY_ID_BYTES))
+
+
+def _register_broker_3(fields: _Fields) -> RegisterBroker:
+    return replace(_register_broker_2(fields), life=fields.bytes_in_hex("life", LIFE_BYTES))
 
 
 def _begin_shutdown(fields: _Fields) -> Command:
@@ -360,6 +363,7 @@ def _allocate_producer_ids(fields: _Fields) -> Command:
 _KINDS: dict[tuple[str, int], Callable[[_Fields], Command]] = {
     ("register-broker", 1): _register_broker,
     ("register-broker", 2): _register_broker_2,
+    ("register-broker", 3): _register_broker_3,
     ("fence-broker", 1): _fence_broker,
     ("begin-shutdown", 1): _begin_shutdown,
     ("unregister-broker", 1): _unregister_broker,

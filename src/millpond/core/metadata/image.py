@@ -52,6 +52,8 @@ class Broker:
     """Still there, and about to go: nothing new comes to it."""
     directory_id: bytes = b""
     """Of its data directory; empty where it never said."""
+    life: bytes = b""
+    """Of the process that registered; an epoch says less, since two lives may ask for the same one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +181,7 @@ def _snapshot_broker(broker: Broker) -> Iterable[Command]:
         endpoints=broker.endpoints,
         rack=broker.rack,
         directory_id=broker.directory_id,
+        life=broker.life,
     )
     if broker.shutting_down:
         yield BeginShutdown(broker=broker.broker)
@@ -308,7 +311,12 @@ class _Draft:
                 before = self._brokers.now.get(broker)
                 assert before is None or before.epoch < command.epoch, (before, command)
                 after = Broker(
-                    broker, command.epoch, command.endpoints, command.rack, directory_id=command.directory_id
+                    broker,
+                    command.epoch,
+                    command.endpoints,
+                    command.rack,
+                    directory_id=command.directory_id,
+                    life=command.life,
                 )
                 self._brokers.put(broker, after)
             case FenceBroker(broker=broker):
