@@ -399,6 +399,9 @@ async def test_what_moved_away_while_a_broker_was_down_is_removed_when_it_starts
     third = next(each.node_id for each in cluster.up if each.node_id != first)
     await move(cluster, first, third)
     await until(lambda: all(facts(each).replicas == (first, third) and not facts(each).moving for each in cluster.up))
-    assert cluster[second].disk.exists("data/orders-0")
+    disk = cluster[second].disk
+    assert disk.exists("data/orders-0")
+    disk.make_directory("data/old-0.removed")  # an earlier life did not get that far
     await cluster[second].start()
-    assert not cluster[second].disk.exists("data/orders-0")
+    assert not disk.exists("data/orders-0")
+    await until(lambda: not any(name.endswith(".removed") for name in disk.list("data")))

@@ -198,8 +198,12 @@ class PartitionTable:
 
     def remove_strays(self, image: Image) -> None:
         """At start, once it is registered: what moved to other brokers while this one was down, by an image that is no
-        older than this life. A topic that nobody knows is left alone."""
+        older than this life; and what an earlier life had put aside and not removed yet. A topic that nobody knows is
+        left alone."""
         found = set(self._filesystem.list(self.data_directory))
+        for name in sorted(found):
+            if name.endswith(REMOVED):
+                self._remove_soon(f"{self.data_directory}/{name}")
         for topic in image.topics.values():
             for number, facts in enumerate(topic.partitions):
                 name = partition_directory(TopicPartition(topic.name, number))
@@ -212,6 +216,9 @@ class PartitionTable:
         directory = self._aside(log_directory, topic_id.hex())
         self._filesystem.rename(log_directory, directory)
         self._filesystem.sync_directory(self.data_directory)
+        self._remove_soon(directory)
+
+    def _remove_soon(self, directory: str) -> None:
         removal = asyncio.get_running_loop().create_task(self._remove_files(directory))
         self._removals.add(removal)
         removal.add_done_callback(self._removals.discard)
