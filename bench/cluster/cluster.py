@@ -86,15 +86,15 @@ class RunningCluster:
         assert found is not None
         return found
 
+    def logs_of(self, number: int, topic: str) -> list[Path]:
+        return sorted((self._directory / str(number) / "data").glob(f"{topic}-*/*.log"))
+
+    def wait_live(self) -> None:
+        self._wait(_are_live)
+
     def wait_in_sync(self) -> None:
         """Until everybody is live and every replica has everything."""
-        self._wait(
-            lambda state: (
-                sum(each.state == "live" for each in state.brokers) == len(BROKERS)
-                and not state.under_replicated
-                and not state.leaderless
-            )
-        )
+        self._wait(lambda state: _are_live(state) and not state.under_replicated and not state.leaderless)
 
     def _wait(self, fact: Callable[[ClusterState], bool]) -> ClusterState:
         deadline = time.perf_counter() + START_SECONDS_MAX
@@ -108,3 +108,7 @@ class RunningCluster:
                     return state
             time.sleep(_POLL_SECONDS)
         raise TimeoutError(f"the cluster was not what was waited for within {START_SECONDS_MAX:.0f} s")
+
+
+def _are_live(state: ClusterState) -> bool:
+    return sum(each.state == "live" for each in state.brokers) == len(BROKERS)

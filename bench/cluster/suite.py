@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 
 from bench.broker.processes import OthersLoad
-from bench.cluster import gaps, producing
+from bench.cluster import catching_up, gaps, producing
 from bench.cluster.cluster import RunningCluster
 from bench.measuring import Measurement, Row
 from bench.tables import print_tables, progress
@@ -21,10 +21,11 @@ class Scale:
     kills: int
     messages: int
     rate_seconds: float
+    missed_megabytes: int
 
 
-FULL = Scale(name="full", kills=30, messages=500_000, rate_seconds=10.0)
-QUICK = Scale(name="quick", kills=1, messages=10_000, rate_seconds=1.0)
+FULL = Scale(name="full", kills=30, messages=500_000, rate_seconds=10.0, missed_megabytes=500)
+QUICK = Scale(name="quick", kills=1, messages=10_000, rate_seconds=1.0, missed_megabytes=2)
 RATE = 10_000
 
 
@@ -34,6 +35,7 @@ def measure(console: Console, place: Workspace, *, quick: bool) -> dict[str, Any
     rows: list[Row] = []
     measurements = [
         Measurement("throughput and latency", lambda: _speed(place, scale)),
+        Measurement(f"catching up on {scale.missed_megabytes} MB", lambda: _catching_up(place, scale)),
         Measurement(f"{scale.kills} kills, then a restart in order", lambda: _gaps(place, scale)),
     ]
     with progress(console, measurements) as each:
@@ -61,6 +63,11 @@ def _speed(place: Workspace, scale: Scale) -> list[Row]:
             *producing.at_a_rate(cluster, messages_per_s=RATE, seconds=scale.rate_seconds),
             *producing.batched(cluster, directory, messages=scale.messages),
         ]
+
+
+def _catching_up(place: Workspace, scale: Scale) -> list[Row]:
+    with _running(place) as cluster, place.directory() as directory:
+        return catching_up.catching_up(cluster, directory, megabytes=scale.missed_megabytes)
 
 
 def _gaps(place: Workspace, scale: Scale) -> list[Row]:
