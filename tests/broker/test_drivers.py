@@ -120,6 +120,20 @@ async def test_a_change_goes_on_when_whoever_asked_for_it_is_gone(sim: Simulatio
 
 
 @on_a_simulated_disk
+async def test_a_topic_that_is_made_while_the_broker_stops_leaves_no_file_open(sim: Simulation, disk: SimDisk) -> None:
+    for turns in range(40):
+        broker = await start(sim, disk)
+        asked = asyncio.create_task(create(broker, f"made-{turns}", partitions=3))
+        stopping = asyncio.create_task(broker.stop())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        asked.cancel()
+        await asyncio.wait([asked, stopping])
+        await stopping
+        assert disk.open_files == 0
+
+
+@on_a_simulated_disk
 async def test_producer_ids_are_given_out_once_even_across_a_power_cut(sim: Simulation, disk: SimDisk) -> None:
     broker = await start(sim, disk)
     ids = await asyncio.gather(*(broker.node.producer_ids.take() for _ in range(20)))

@@ -57,6 +57,7 @@ class PartitionTable:
         self._static = static
         self._on_error = on_error
         self.facts = StorageFacts()
+        self._is_closed = False
         self._failed: dict[TopicPartition, StorageError] = {}
         self._by_name: dict[TopicPartition, Partition] = {}
         self._by_id: dict[tuple[bytes, int], Partition] = {}
@@ -105,6 +106,8 @@ class PartitionTable:
 
     def follow(self, before: Image, after: Image) -> None:
         """Blocks while logs are opened; removals go on beside. A log that cannot be opened is tried again later."""
+        if self._is_closed:
+            return
         self._failed.clear()
         for topic_id, topic in before.topics_by_id.items():
             if topic_id not in after.topics_by_id:
@@ -232,6 +235,8 @@ class PartitionTable:
         await asyncio.get_running_loop().run_in_executor(None, self._filesystem.remove_directory, directory)
 
     async def close(self) -> None:
+        """Whatever the image shows from now on is for the next life."""
+        self._is_closed = True
         if self._removals:
             await asyncio.wait(self._removals)
         await asyncio.gather(*(partition.log.close() for partition in self))
