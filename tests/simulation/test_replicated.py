@@ -13,7 +13,7 @@ from tests.simulation.replicated_mutants import Mutant
 from tests.simulation.replicated_world import Outcome, run_seed
 from tests.simulation.wire_client import Refused
 
-SEEDS = 140
+SEEDS = 200
 SEEDS_PER_TEST = 10
 SEEDS_FOR_A_MUTANT = 60
 

@@ -198,18 +198,25 @@ class _Cluster:
         began_ms = self._clock.monotonic_ms()
         if self._signals:
             tell(CLUSTER_STOPPING, signal=self._signals[0].name)
-        for child in running:
-            child.process.send_signal(signal.SIGTERM)
-        waits = [asyncio.ensure_future(child.process.wait()) for child in running]
-        slow: set[asyncio.Future[int]] = set()
-        if waits:
-            _, slow = await asyncio.wait(waits, timeout=STOP_SECONDS_MAX)
+        slow = not await self._end_in_turn(running)
         if slow:
             self._kill()
-            await asyncio.wait(slow)
+            await asyncio.gather(*(child.process.wait() for child in running))
         if self._signals:
-            how = f"; {len(slow)} by force, as they did not within {STOP_SECONDS_MAX:.0f} s" if slow else ""
+            how = f"; by force, as they did not within {STOP_SECONDS_MAX:.0f} s" if slow else ""
             tell(CLUSTER_STOPPED, took_ms=self._clock.monotonic_ms() - began_ms, how=how)
+
+    async def _end_in_turn(self, running: Sequence[_Child]) -> bool:
+        """Whether they did in time. All at once, each would wait for others to take over that are about to go too."""
+        try:
+            async with asyncio.timeout(STOP_SECONDS_MAX):
+                for child in running:
+                    if child.process.returncode is None:
+                        child.process.send_signal(signal.SIGTERM)
+                    await child.process.wait()
+        except TimeoutError:
+            return False
+        return True
 
     def _kill(self) -> None:
         for child in self._children:

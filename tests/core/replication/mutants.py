@@ -273,10 +273,10 @@ MUTANTS: tuple[Mutant, ...] = (
     a_new_controller_goes_by_what_it_never_heard,
     the_eligible_stay_so_when_fewer_need_be_in_sync,
 )
-RARE: tuple[Mutant, ...] = (
-    an_answer_that_was_lost_is_taken_for_a_refusal,
-    a_leader_that_restarts_keeps_its_epoch,
-    a_log_is_cut_only_where_the_leader_says,
-    a_dropped_replica_that_comes_again_is_believed_its_old_words,
+RARE: tuple[tuple[Mutant, int], ...] = (
+    (an_answer_that_was_lost_is_taken_for_a_refusal, 51),
+    (a_leader_that_restarts_keeps_its_epoch, 563),
+    (a_log_is_cut_only_where_the_leader_says, 179),
+    (a_dropped_replica_that_comes_again_is_believed_its_old_words, 1677),
 )
-"""They show only when several things come together."""
+"""They show only when several things come together; and a seed that showed them."""
