@@ -99,7 +99,7 @@ class Sent:
 
 
 class Read:
-    """By one group, which has one member."""
+    """By one group, whose members may note what they see from threads of their own."""
 
     def __init__(self, group: str, *, partitions: int) -> None:
         self.group = group
@@ -111,18 +111,21 @@ class Read:
         self.errors: list[object] = []
         """That ended its reading."""
         self.violations: list[str] = []
+        self._lock = threading.Lock()
 
     def note(self, number: int, *, partition: int, offset: int) -> None:
-        before = self.seen[partition].set(offset, number)
-        if before == UNSEEN:
-            self.count += 1
-        elif before != number:
-            self.violations.append(f"{partition}@{offset} was {before} and is {number}")
-        if offset < self.committed.get(partition, 0):
-            self.violations.append(f"{partition}@{offset} came again, {self.committed[partition]} was committed")
+        with self._lock:
+            before = self.seen[partition].set(offset, number)
+            if before == UNSEEN:
+                self.count += 1
+            elif before != number:
+                self.violations.append(f"{partition}@{offset} was {before} and is {number}")
+            if offset < self.committed.get(partition, 0):
+                self.violations.append(f"{partition}@{offset} came again, {self.committed[partition]} was committed")
 
     def commits(self, partition: int, *, offset: int) -> None:
-        self.committed[partition] = max(self.committed.get(partition, 0), offset)
+        with self._lock:
+            self.committed[partition] = max(self.committed.get(partition, 0), offset)
 
     def wait_committed(self) -> None:
         """Something, of every partition."""

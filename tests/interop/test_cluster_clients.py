@@ -167,6 +167,16 @@ def test_confluent_clients_go_on_without_a_loss_or_a_duplicate(cluster: ClusterP
     check_through(fault, cluster, begin)
 
 
+@pytest.mark.parametrize("fault", [kill_the_leader.__name__, restart_one_after_the_other.__name__])
+def test_two_members_of_a_group_go_on_without_a_loss_or_a_duplicate(cluster: ClusterProcesses, fault: str) -> None:
+    def begin(topic: str) -> tuple[Stream, list[Reader]]:
+        readers = [Reader(cluster, topic, protocol, partitions=PARTITIONS) for protocol in PROTOCOLS]
+        readers += [Reader(cluster, topic, each.protocol, partitions=PARTITIONS, beside=each) for each in readers]
+        return Stream(cluster, topic, partitions=PARTITIONS), readers
+
+    check_through(fault, cluster, begin)
+
+
 @pytest.mark.parametrize("fault", FAULTS_FOR_AIOKAFKA)
 def test_aiokafka_clients_go_on_without_a_loss_or_a_duplicate(cluster: ClusterProcesses, fault: str) -> None:
     def begin(topic: str) -> tuple[AioStream, list[AioReader]]:

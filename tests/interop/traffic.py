@@ -101,10 +101,13 @@ class Stream:
 
 
 class Reader:
-    def __init__(self, cluster: ClusterProcesses, topic: str, protocol: str, *, partitions: int) -> None:
-        group = new_name(f"{protocol}-group")
+    def __init__(
+        self, cluster: ClusterProcesses, topic: str, protocol: str, *, partitions: int, beside: "Reader | None" = None
+    ) -> None:
+        """Alone in a group of its own, or in that of another."""
         self.protocol = protocol
-        self.history = Read(group, partitions=partitions)
+        self.history: Read = beside.history if beside else Read(new_name(f"{protocol}-group"), partitions=partitions)
+        group = self.history.group
         self.lines = Lines(group)
         said = {"logger": self.lines.logger, "debug": "cgrp,consumer", "log_level": 7}
         self._consumer = new_consumer(cluster, group_id=group, **PROTOCOLS[protocol], **said)
