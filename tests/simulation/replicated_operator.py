@@ -13,7 +13,7 @@ from functools import partial
 
 from millpond.core.metadata.commands import NO_LEADER
 from millpond.core.metadata.decisions import Decision
-from millpond.core.metadata.image import Image
+from millpond.core.metadata.image import Image, Partition
 from millpond.core.metadata.partition_changes import partitions_of
 from millpond.core.metadata.reassignments import Reassign, Reassigned, reassign
 from millpond.core.raft.membership import PromoteLearner, RemoveNode
@@ -91,7 +91,16 @@ async def change_voters(cluster: SimCluster, guest: Machine, rng: random.Random)
 
 
 def may_forget(image: Image | None, broker: int) -> bool:
-    if image is None:
-        return False
-    kept = [partition for _, _, partition in partitions_of(image) if broker in partition.replicas]
+    kept = _kept(image, broker)
     return bool(kept) and all(set(each.isr) == set(each.replicas) for each in kept)
+
+
+def leaders_beside(image: Image | None, broker: int) -> list[int]:
+    """Of the partitions that it keeps, but for itself."""
+    return [each.leader for each in _kept(image, broker) if each.leader not in (NO_LEADER, broker)]
+
+
+def _kept(image: Image | None, broker: int) -> list[Partition]:
+    if image is None:
+        return []
+    return [partition for _, _, partition in partitions_of(image) if broker in partition.replicas]

@@ -42,7 +42,14 @@ from tests.simulation.cluster_client import ClusterClient
 from tests.simulation.history import Violation
 from tests.simulation.replicated_clients import GROUP, PLACES, Client
 from tests.simulation.replicated_history import LastEpoch, new_history
-from tests.simulation.replicated_operator import Kind, change_voters, kind_of, may_forget, move_partitions
+from tests.simulation.replicated_operator import (
+    Kind,
+    change_voters,
+    kind_of,
+    leaders_beside,
+    may_forget,
+    move_partitions,
+)
 from tests.simulation.wire_client import Unanswered
 
 SECONDS = 60.0
@@ -117,6 +124,7 @@ class World:
     """How the last life of each broker ended."""
     guest: Machine | None = None
     """A broker that is not a founder, and forgets at times."""
+    guest_forgot: bool = False
     is_calm: bool = False
 
     def check(self) -> None:
@@ -204,6 +212,9 @@ class World:
         try:
             await machine.start()
             self.watch(machine)
+            if machine is self.guest and self.guest_forgot:
+                self.guest_forgot = False
+                self.cut_power_of_a_leader(machine.node_id)
             until = self.sim.loop.time() + seconds
             is_endless = end in ("operation", "moment", "kill")
             # A host that went down between two steps would begin another life here, without a broker.
@@ -233,7 +244,15 @@ class World:
             self.outcome.power_cuts += 1
         if machine is self.guest and may_forget(self.newest_image(), machine.node_id):
             machine.lose_disk()
+            self.guest_forgot = True
             self.outcome.disks_lost += 1
+
+    def cut_power_of_a_leader(self, broker: int) -> None:
+        """Of something that the broker, which has just come back with nothing, keeps: it must not be asked to lead."""
+        leaders = leaders_beside(self.newest_image(), broker)
+        alive = [self.cluster[each].host for each in leaders if self.cluster[each].host.alive]
+        if alive:
+            self.rng.choice(alive).cut_power()
 
     def plan_end(self, machine: Machine, seconds: float) -> tuple[str, asyncio.TimerHandle | None]:
         rng, host, disk = self.rng, machine.host, machine.disk
