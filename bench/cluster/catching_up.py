@@ -33,7 +33,7 @@ def catching_up(cluster: RunningCluster, directory: Path, *, megabytes: int) -> 
     return [
         Row(
             section="catching up",
-            name=f"{size / 1e6:.0f} MB that a broker missed",
+            name=f"{megabytes} MB that a broker missed",
             value=size / ours_s / 1e6,
             unit="MB/s",
             raw=size / raw_s / 1e6,

@@ -92,6 +92,7 @@ def test_a_quick_benchmark_of_a_cluster_measures_every_row_and_cleans_up(tmp_pat
         *(("produce, batched", client + more) for client, more in product(clients, ("", ", CPU of all brokers"))),
         *(("failover", f"as it comes, 1 kills, {share}") for share in ("p50", "p99")),
         ("failover", "each broker restarted in order, longest gap"),
+        ("catching up", "2 MB that a broker missed"),
     }
     assert all(row["value"] > 0 for row in document["rows"] if "CPU" not in row["name"])
 
