@@ -52,8 +52,15 @@ class Command:
     def document(self, *arguments: str) -> Any:  # noqa: ANN401
         """As JSON; YAML says the same."""
         found = json.loads(self.ok(*arguments, "--output", "json"))
-        assert read_yaml(self.ok(*arguments, "--output", "yaml")) == found
+        assert _timeless(read_yaml(self.ok(*arguments, "--output", "yaml"))) == _timeless(found)
         return found
+
+
+def _timeless(document: Any) -> Any:  # noqa: ANN401
+    """What is so old grows older from one call to the next."""
+    if isinstance(document, dict):
+        return {name: bool(item) if name == "lag_seconds" else _timeless(item) for name, item in document.items()}
+    return list(map(_timeless, document)) if isinstance(document, list) else document
 
 
 def read_table(text: str) -> list[dict[str, str]]:

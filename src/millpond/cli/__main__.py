@@ -16,7 +16,9 @@ from millpond import __version__
 from millpond.app.refusals import CannotStart
 from millpond.cli import exit_codes
 from millpond.cli.cluster import cluster
+from millpond.cli.config import config
 from millpond.cli.consume import CONSUME_EXAMPLES, consume
+from millpond.cli.groups import groups
 from millpond.cli.produce import PRODUCE_EXAMPLES, produce
 from millpond.cli.topics import topics
 from millpond.cli.up import UP_EXAMPLES, up
@@ -27,6 +29,8 @@ app.command(epilog=UP_EXAMPLES)(up)
 app.add_typer(topics)
 app.command(epilog=PRODUCE_EXAMPLES)(produce)
 app.command(epilog=CONSUME_EXAMPLES)(consume)
+app.add_typer(groups)
+app.add_typer(config)
 app.add_typer(cluster)
 
 
