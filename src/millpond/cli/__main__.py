@@ -15,11 +15,14 @@ from typer.exceptions import TyperException
 from millpond import __version__
 from millpond.app.refusals import CannotStart
 from millpond.cli import exit_codes
+from millpond.cli.bench import BENCH_EXAMPLES, bench
 from millpond.cli.cluster import cluster
 from millpond.cli.config import config
 from millpond.cli.consume import CONSUME_EXAMPLES, consume
+from millpond.cli.doctor import DOCTOR_EXAMPLES, doctor
 from millpond.cli.groups import groups
 from millpond.cli.produce import PRODUCE_EXAMPLES, produce
+from millpond.cli.showing import OutputClosed
 from millpond.cli.topics import topics
 from millpond.cli.up import UP_EXAMPLES, up
 from millpond.model.errors import MillpondError
@@ -32,6 +35,8 @@ app.command(epilog=CONSUME_EXAMPLES)(consume)
 app.add_typer(groups)
 app.add_typer(config)
 app.add_typer(cluster)
+app.command(epilog=BENCH_EXAMPLES)(bench)
+app.command(epilog=DOCTOR_EXAMPLES)(doctor)
 
 
 def _show_version(wanted: bool) -> None:
@@ -59,16 +64,14 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 def _exit_code(arguments: list[str]) -> int:
     try:
         # Not in the framework's standalone mode: that draws boxes around what one line says.
-        code = app(arguments or ["--help"], prog_name="millpond", standalone_mode=False) or exit_codes.DONE
-        sys.stdout.flush()  # or a pipe that is closed would be noticed too late for an answer
-        return code
+        return app(arguments or ["--help"], prog_name="millpond", standalone_mode=False) or exit_codes.DONE
     except TyperException as error:
         return _refuse(f"{error.format_message().rstrip('.')}; see millpond --help", exit_codes.ASKED_WRONGLY)
     except MillpondError as error:
         return _refuse(str(error), exit_codes.of(error))
     except CannotStart as error:
         return _refuse(str(error), exit_codes.FAILED)
-    except BrokenPipeError:
+    except OutputClosed:
         return _leave_quietly()
     except (KeyboardInterrupt, typer.Abort):
         return exit_codes.INTERRUPTED

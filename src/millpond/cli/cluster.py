@@ -11,6 +11,7 @@ import typer
 from typer import Argument
 
 from millpond.cli.options import HERE, Bootstrap, Output, Shown, Timeout, examples
+from millpond.cli.showing import show, write
 
 cluster = typer.Typer(name="cluster", help="Look at a cluster; say which of its brokers vote.", no_args_is_help=True)
 
@@ -24,7 +25,6 @@ def status(bootstrap: Bootstrap = HERE, output: Shown = Output.TABLE, timeout: T
     from millpond.cli.asking import first_of  # noqa: PLC0415
     from millpond.cli.cluster_state import look  # noqa: PLC0415
     from millpond.cli.cluster_tables import drawn  # noqa: PLC0415
-    from millpond.cli.showing import show  # noqa: PLC0415
 
     address = first_of(bootstrap)
     state = look(address.host, address.port, seconds_max=timeout, now_ms=SystemClock().wall_ms())
@@ -41,7 +41,7 @@ def demote(broker: BrokerId, bootstrap: Bootstrap = HERE, timeout: Timeout = 10.
     from millpond.cli.voters import demote as ask  # noqa: PLC0415
 
     ask(broker, bootstrap, timeout)
-    typer.echo(f"broker {broker} does not vote any more")
+    write(f"broker {broker} does not vote any more")
 
 
 @cluster.command(epilog=examples("millpond cluster promote 3"))
@@ -50,4 +50,4 @@ def promote(broker: BrokerId, bootstrap: Bootstrap = HERE, timeout: Timeout = 10
     from millpond.cli.voters import promote as ask  # noqa: PLC0415
 
     ask(broker, bootstrap, timeout)
-    typer.echo(f"broker {broker} votes")
+    write(f"broker {broker} votes")

@@ -40,9 +40,16 @@ def show(document: Row, output: Output, *drawn: Section | str) -> None:
                 write(each if isinstance(each, str) else _table(each))
 
 
+class OutputClosed(Exception):
+    """Whoever read stdout has closed it. Not an OSError, which the framework would make a failure of."""
+
+
 def write(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
+    try:
+        sys.stdout.write(f"{text}\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise OutputClosed from None
 
 
 def note(text: str) -> None:

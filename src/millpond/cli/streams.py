@@ -12,6 +12,7 @@ import sys
 from collections.abc import AsyncIterator
 from typing import Final
 
+from millpond.cli.showing import OutputClosed
 from millpond.model.errors import InvalidSetting
 from millpond.model.limits import KIB, MIB
 
@@ -61,7 +62,10 @@ async def write(data: bytes) -> None:
     view = memoryview(data)
     while view:
         await _writable(descriptor)
-        view = view[os.write(descriptor, view[:WRITE_BYTES]) :]
+        try:
+            view = view[os.write(descriptor, view[:WRITE_BYTES]) :]
+        except BrokenPipeError:
+            raise OutputClosed from None
 
 
 async def _writable(descriptor: int) -> None:
