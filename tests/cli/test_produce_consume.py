@@ -117,7 +117,7 @@ def test_a_line_that_cannot_be_read_is_named_and_those_before_it_are_sent(millpo
     code, out, err = millpond("produce", "broken", "--key-separator", ":", stdin=b"a:1\nb:2\nnothing\nc:3\n")
     assert (code, out) == (2, "")
     assert err == (
-        "millpond: line 3: b'nothing' has no ':' in it; all lines before it are sent, so correct it and go on from "
+        "millpond: line 3: 'nothing' has no ':' in it; all lines before it are sent, so correct it and go on from "
         "there\n"
     )
     assert millpond.ok("consume", "broken").split() == ["1", "2"]

@@ -59,7 +59,7 @@ def lag(name: Name, bootstrap: Bootstrap = HERE, timeout: Timeout = 10.0, output
         document,
         output,
         Section(rows, LAG_COLUMNS) if rows else "it has committed nothing",
-        f"{messages} messages behind, the oldest for {max(behind, default=0.0):g} s",
+        f"{messages} message{'' if messages == 1 else 's'} behind, the oldest for {max(behind, default=0.0):g} s",
     )
 
 

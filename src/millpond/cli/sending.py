@@ -39,8 +39,13 @@ class Job:
 
     @property
     def is_plain(self) -> bool:
-        """A line is a value, and nothing else; many of them go at once."""
-        return not (self.is_json or self.headers or self.key_separator or self.key is not None)
+        """A line is a value, and nothing else."""
+        return self.is_simple and self.key_separator is None and self.key is None
+
+    @property
+    def is_simple(self) -> bool:
+        """Messages have values and keys at most; many of them go at once."""
+        return not self.is_json and not self.headers
 
     def parse(self, line: bytes) -> Parsed:
         if self.is_json:
@@ -51,7 +56,9 @@ class Job:
             return Parsed(line, self.key, self.headers)
         key, found, value = line.partition(self.key_separator)
         if not found:
-            raise InvalidSetting(f"{line[:60]!r} has no {self.key_separator.decode(errors='replace')!r} in it")
+            raise InvalidSetting(
+                f"{line[:60].decode(errors='replace')!r} has no {self.key_separator.decode(errors='replace')!r} in it"
+            )
         return Parsed(value, key, self.headers)
 
 
@@ -197,23 +204,29 @@ async def _send_all(
 async def _send_parsed(producer: Producer, job: Job, portion: Sequence[bytes], sent: Sent) -> InvalidSetting | None:
     """What is wrong with a line; all before it are sent."""
     problem: InvalidSetting | None = None
-    deliveries = []
+    good: list[Parsed] = []
     for line in portion:
         try:
-            parsed = job.parse(line)
+            good.append(job.parse(line))
         except InvalidSetting as error:
             problem = error
             break
-        deliveries.append(
-            await producer.send_soon(
-                job.topic,
-                parsed.value,
-                key=parsed.key,
-                headers=parsed.headers,
-                partition=job.partition,
-                timestamp=parsed.timestamp,
-            )
+    if job.is_simple:
+        values, keys = [each.value or b"" for each in good], [each.key for each in good]
+        for written in await producer.send_many(job.topic, values, keys=keys, partition=job.partition):
+            sent.add(written.partition, written.offset, written.count)
+        return problem
+    deliveries = [
+        await producer.send_soon(
+            job.topic,
+            each.value,
+            key=each.key,
+            headers=each.headers,
+            partition=job.partition,
+            timestamp=each.timestamp,
         )
+        for each in good
+    ]
     for delivery in deliveries:
         where = await delivery
         sent.add(where.partition, where.offset)

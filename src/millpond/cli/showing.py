@@ -80,8 +80,9 @@ def _table(section: Section) -> str:
     console = Console(highlight=False, width=None if is_terminal else PIPE_COLUMNS)
     table = Table(title=section.title, title_justify="left", title_style="bold")
     for column in section.columns:
-        numbers = all(isinstance(row[column], int | float | None) for row in section.rows)
-        justify = "right" if numbers and section.rows else "left"
+        values = [row[column] for row in section.rows]
+        numbers = all(isinstance(each, int | float | None) and not isinstance(each, bool) for each in values)
+        justify = "right" if numbers and values else "left"
         table.add_column(column.replace("_", " "), justify=justify, overflow="fold")  # type: ignore[arg-type]
     for row in section.rows:
         texts = [cell(row[column]) for column in section.columns]
