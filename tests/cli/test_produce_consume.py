@@ -101,6 +101,8 @@ def test_a_group_goes_on_where_it_was(millpond: Command, broker: InProcessBroker
     first = millpond.ok("consume", "shared", "--group", "cooks", "--count", "7").split()
     rest = millpond.ok("consume", "shared", "--group", "cooks").split()
     assert (len(first), len(rest)) == (7, 13)
+    ends = [each["end"] for each in millpond.document("topics", "describe", "shared")["partitions"]]
+    assert ends == [10, 10]  # in turn
     assert {int(each) for each in first + rest} == set(range(20))
     assert millpond.ok("consume", "shared", "--group", "cooks") == ""
     millpond.ok("produce", "shared", "--value", "new")

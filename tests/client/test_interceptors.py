@@ -10,6 +10,7 @@ import pytest
 from millpond.client import Consumer, Message, Outgoing, Producer, RecordMetadata, TopicPartition
 from millpond.client.interceptors import Interceptors
 from millpond.model.errors import BatchTooLarge, InvalidSetting, MillpondError, WrongUse
+from millpond.model.ids import Offset
 from millpond.testing.broker import InProcessBroker
 from tests.client.conftest import run
 from tests.client.reading import read_all
@@ -142,7 +143,7 @@ def test_what_is_no_interceptor_is_refused() -> None:
     class Forgets:
         def on_send(self, message: Outgoing) -> None: ...
         def on_receive(self, message: Message) -> Message:
-            return message._replace(offset=message.offset + 1)
+            return message._replace(offset=Offset(message.offset + 1))
 
     with pytest.raises(WrongUse, match="on_send returned NoneType"):
         Interceptors([Forgets()]).send(Outgoing("t", b""))

@@ -66,7 +66,9 @@ def _exit_code(arguments: list[str]) -> int:
         # Not in the framework's standalone mode: that draws boxes around what one line says.
         return app(arguments or ["--help"], prog_name="millpond", standalone_mode=False) or exit_codes.DONE
     except TyperException as error:
-        return _refuse(f"{error.format_message().rstrip('.')}; see millpond --help", exit_codes.ASKED_WRONGLY)
+        said = error.format_message().rstrip(".")
+        # Without a word it has shown its help, for want of a command.
+        return _refuse(f"{said}; see millpond --help", exit_codes.ASKED_WRONGLY) if said else exit_codes.ASKED_WRONGLY
     except MillpondError as error:
         return _refuse(str(error), exit_codes.of(error))
     except CannotStart as error:

@@ -20,6 +20,8 @@ PRODUCE_EXAMPLES = examples(
     "millpond consume orders --format json | millpond produce copies --format json",
     "millpond produce clicks --file clicks.txt --rate 500",
 )
+BY_BATCH = ("murmur2", "consistent", "sticky")
+"""Partitioners that leave messages without a key to the producer."""
 
 
 class LineFormat(Enum):
@@ -92,6 +94,7 @@ def produce(
             for name, text in pairs("--header", headers, example="--header waiter=Ada")
         ),
         partition=partition,
+        by_message=partitioner not in BY_BATCH,
         rate=rate,
         create=not no_create,
     )

@@ -34,13 +34,15 @@ class Job:
     key_separator: bytes | None
     headers: Headers
     partition: int | None
+    by_message: bool
+    """A partition is chosen for every message, and not for a batch of those without a key."""
     rate: float | None
     create: bool
 
     @property
     def is_plain(self) -> bool:
-        """A line is a value, and nothing else."""
-        return self.is_simple and self.key_separator is None and self.key is None
+        """A line is a value, and nothing else, and goes wherever a batch goes."""
+        return self.is_simple and self.key_separator is None and self.key is None and not self.by_message
 
     @property
     def is_simple(self) -> bool:
