@@ -8,6 +8,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
+from millpond.cli.completions import topic_names
 from millpond.cli.options import HERE, Bootstrap, Timeout, examples
 from millpond.model.errors import InvalidSetting
 
@@ -21,7 +22,7 @@ CONSUME_EXAMPLES = examples(
 
 
 def consume(
-    topic: Annotated[str, Argument(help="The topic.", metavar="TOPIC")],
+    topic: Annotated[str, Argument(help="The topic.", metavar="TOPIC", autocompletion=topic_names)],
     start: Annotated[
         str | None,
         Option(

@@ -9,12 +9,13 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
+from millpond.cli.completions import group_names
 from millpond.cli.options import HERE, Bootstrap, DryRun, Output, Shown, Timeout, examples
 from millpond.cli.showing import Section, show
 
 groups = typer.Typer(name="groups", help="List groups, look at their lag, move and delete them.", no_args_is_help=True)
 
-Name = Annotated[str, Argument(help="The group.", metavar="GROUP")]
+Name = Annotated[str, Argument(help="The group.", metavar="GROUP", autocompletion=group_names)]
 LAG_COLUMNS = ("topic", "partition", "committed", "end", "lag", "lag_seconds")
 
 

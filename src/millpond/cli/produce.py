@@ -9,6 +9,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
+from millpond.cli.completions import topic_names
 from millpond.cli.options import HERE, Bootstrap, Output, Shown, Timeout, examples, pairs
 from millpond.cli.showing import note, show
 from millpond.model.errors import InvalidSetting
@@ -44,7 +45,7 @@ class Compression(Enum):
 
 
 def produce(
-    topic: Annotated[str, Argument(help="The topic.", metavar="TOPIC")],
+    topic: Annotated[str, Argument(help="The topic.", metavar="TOPIC", autocompletion=topic_names)],
     file: Annotated[str | None, Option("--file", "-f", help="Read it instead of stdin.", metavar="FILE")] = None,
     values: Annotated[
         list[str] | None, Option("--value", "-v", help="A message, instead of lines; may be repeated.", metavar="TEXT")

@@ -10,13 +10,14 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
+from millpond.cli.completions import topic_names
 from millpond.cli.options import HERE, Bootstrap, DryRun, Output, Sets, Shown, Timeout, Unsets, changes, examples, pairs
 from millpond.cli.showing import Section, show
 from millpond.model.errors import TopicAlreadyExists, UnknownTopicOrPartition
 
 topics = typer.Typer(name="topics", help="Make, list, look at, change and delete topics.", no_args_is_help=True)
 
-Name = Annotated[str, Argument(help="The topic.", metavar="TOPIC")]
+Name = Annotated[str, Argument(help="The topic.", metavar="TOPIC", autocompletion=topic_names)]
 PARTITION_COLUMNS = ("partition", "leader", "replicas", "in_sync", "start", "end", "messages")
 
 
@@ -165,7 +166,7 @@ def add_partitions(
 
 @topics.command(epilog=examples("millpond topics delete orders", "millpond topics delete orders bills --if-exists -y"))
 def delete(
-    names: Annotated[list[str], Argument(help="The topics.", metavar="TOPIC...")],
+    names: Annotated[list[str], Argument(help="The topics.", metavar="TOPIC...", autocompletion=topic_names)],
     if_exists: Annotated[bool, Option("--if-exists", help="Be content where one is not there.")] = False,
     yes: Annotated[bool, Option("--yes", "-y", help="Do not ask; without a terminal nobody is asked.")] = False,
     bootstrap: Bootstrap = HERE,
