@@ -1,5 +1,6 @@
 """`millpond produce` and `millpond consume` against a real broker: what goes in comes out."""
 
+import asyncio
 import base64
 import json
 from pathlib import Path
@@ -7,6 +8,12 @@ from typing import Any, cast
 
 import pytest
 
+from millpond.cli.message_formats import writer
+from millpond.cli.reading import Job, copy
+from millpond.client import Consumer, TopicPartition
+from millpond.client.blocking import Consumer as BlockingConsumer
+from millpond.model.errors import RequestTimedOut
+from millpond.model.ids import Offset
 from millpond.testing.broker import InProcessBroker
 from tests.cli.calling import Command, read_yaml
 
@@ -177,6 +184,31 @@ def test_what_is_asked_wrongly_is_refused_in_one_line(
     assert err.startswith("millpond: ")
     assert said in err
     assert err.count("\n") == 1
+
+
+def test_a_topic_whose_end_does_not_come_is_not_waited_for_for_ever(millpond: Command) -> None:
+    millpond.ok("produce", "short", stdin=b"one\ntwo\n")
+    at = TopicPartition("short", 0)
+    job = Job(
+        topic="short", start="earliest", group=None, partitions=None, follow=False, count=None, write=writer("value")
+    )
+
+    async def scenario() -> None:
+        async with Consumer(millpond.bootstrap) as consumer:
+            await consumer.assign(at)
+            await copy(consumer, job, {at: Offset(5)}, patience=0.2)
+
+    with pytest.raises(RequestTimedOut, match=r"nothing came for 0\.2 s, and its end is not reached"):
+        asyncio.run(scenario())
+
+
+def test_members_who_have_every_partition_are_not_waited_for_for_ever(millpond: Command) -> None:
+    millpond.ok("produce", "taken", "--value", "x")
+    with BlockingConsumer(millpond.bootstrap, topics=["taken"], group="full") as member:
+        assert len(member.poll(1, timeout=30)) == 1
+        code, out, err = millpond("consume", "taken", "--group", "full", "--timeout", "2")
+    assert (code, out) == (0, "")
+    assert err == "millpond: group full has other members, and they have every partition of taken\n"
 
 
 def test_nobody_there_is_told_apart_from_everything_else(millpond: Command) -> None:

@@ -11,6 +11,7 @@ from typing import Final
 
 STATUS_AT: Final = 40
 TIMEX_BYTES: Final = 208
+POINTER_BYTES: Final = 8
 UNSYNCHRONISED: Final = 0x0040
 ERROR: Final = 5
 """The state in which the clock is not synchronised."""
@@ -21,6 +22,8 @@ def is_synchronised() -> bool | None:
     try:
         adjtimex = ctypes.CDLL(None, use_errno=True).adjtimex
     except (OSError, AttributeError):
+        return None
+    if struct.calcsize("P") != POINTER_BYTES:
         return None
     timex = ctypes.create_string_buffer(TIMEX_BYTES)  # modes of zero: asks, and sets nothing
     state = adjtimex(ctypes.byref(timex))

@@ -12,6 +12,7 @@ from typing import Any, Final
 from millpond.app.clock import SystemClock
 from millpond.cli.session import client_options
 from millpond.client import Admin, Consumer, Producer
+from millpond.model.errors import RequestTimedOut
 
 CHUNK_BYTES: Final = 16 << 20
 POLL_MESSAGES: Final = 100_000
@@ -46,7 +47,7 @@ async def _measure(bootstrap: str, topic: str, plan: Plan, options: dict[str, An
                 if plan.singles:
                     rows.append(await _send_one_by_one(producer, topic, plan))
             async with Consumer(bootstrap, topics=[topic], **options) as consumer:
-                rows.append(await _read(consumer, plan))
+                rows.append(await _read(consumer, plan, idle_seconds_max=options["request_seconds_max"]))
         finally:
             await admin.delete_topic(topic)
     return rows
@@ -75,12 +76,15 @@ async def _send_one_by_one(producer: Producer, topic: str, plan: Plan) -> Row:
     return _row("send one by one", plan.singles, plan.size, sum(took)) | _percentiles(took)
 
 
-async def _read(consumer: Consumer, plan: Plan) -> Row:
+async def _read(consumer: Consumer, plan: Plan, *, idle_seconds_max: float) -> Row:
     wanted = plan.messages + plan.singles
     loop = asyncio.get_running_loop()
     started, seen = loop.time(), 0
     while seen < wanted:
-        seen += len(await consumer.poll(POLL_MESSAGES))
+        came = len(await consumer.poll(POLL_MESSAGES, timeout=idle_seconds_max))
+        if not came:
+            raise RequestTimedOut(f"{seen} of {wanted} messages came back, and then nothing for {idle_seconds_max:g} s")
+        seen += came
     return _row("read", seen, plan.size, loop.time() - started)
 
 

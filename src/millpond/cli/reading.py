@@ -18,7 +18,7 @@ from millpond.cli.session import client_options
 from millpond.cli.showing import note
 from millpond.cli.streams import write
 from millpond.client import Admin, Consumer, TopicPartition
-from millpond.model.errors import InvalidSetting
+from millpond.model.errors import InvalidSetting, RequestTimedOut
 from millpond.model.ids import Offset
 
 POLL_MESSAGES: Final = 1_000
@@ -83,11 +83,11 @@ async def _read(bootstrap: str, job: Job, options: dict[str, Any], *, patience: 
         async with Consumer(bootstrap, **options) as consumer:
             await consumer.assign(*places)
             _seek(consumer, job, ends)
-            await _copy(consumer, job, ends, patience=patience)
+            await copy(consumer, job, ends, patience=patience)
     else:
         reset = "latest" if job.start == "latest" else "earliest"
         async with Consumer(bootstrap, topics=[job.topic], group=job.group, reset=reset, **options) as consumer:
-            await _copy(consumer, job, ends, patience=patience)
+            await copy(consumer, job, ends, patience=patience)
 
 
 async def _ends(bootstrap: str, job: Job, options: dict[str, Any]) -> tuple[list[TopicPartition], Ends]:
@@ -120,10 +120,11 @@ def _seek(consumer: Consumer, job: Job, ends: Ends) -> None:
                 consumer.seek(at, min(offset, end))
 
 
-async def _copy(consumer: Consumer, job: Job, ends: Ends, *, patience: float) -> None:
+async def copy(consumer: Consumer, job: Job, ends: Ends, *, patience: float) -> None:
+    """Until the end, or for ever; where the end is not reached and nothing comes, only as long as patience lasts."""
     seen = 0
     loop = asyncio.get_running_loop()
-    assigned_until = loop.time() + patience
+    until = loop.time() + patience
     while job.count is None or seen < job.count:
         if not job.follow and _is_through(consumer, ends):
             return
@@ -132,7 +133,13 @@ async def _copy(consumer: Consumer, job: Job, ends: Ends, *, patience: float) ->
         if messages:
             await write(job.write(messages))
             seen += len(messages)
-        elif not job.follow and not consumer.assignment and loop.time() > assigned_until:
+            until = loop.time() + patience
+        elif not job.follow and loop.time() > until:
+            if consumer.assignment:
+                raise RequestTimedOut(
+                    f"topic {job.topic}: nothing came for {patience:g} s, and its end is not reached; look at it with "
+                    "millpond topics describe, or wait longer with --timeout"
+                )
             note(f"group {job.group} has other members, and they have every partition of {job.topic}")
             return
 

@@ -136,6 +136,8 @@ def _source(job: Job) -> Iterator[int]:
     if job.values is not None:
         yield -1
     elif job.file is None or job.file == "-":
+        if sys.stdin is None:  # a shell's <&-
+            raise InvalidSetting("stdin is closed; send messages through it, or give --file or --value")
         yield sys.stdin.fileno()
     else:
         try:

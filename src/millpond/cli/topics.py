@@ -174,7 +174,7 @@ def delete(
     output: Shown = Output.TABLE,
 ) -> None:
     """Delete topics and everything in them."""
-    if not yes and sys.stdin.isatty():
+    if not yes and sys.stdin is not None and sys.stdin.isatty():
         typer.confirm(f"Delete {', '.join(names)} and everything in it?", abort=True, err=True)
     from millpond.cli.session import talk  # noqa: PLC0415
     from millpond.client import Admin  # noqa: PLC0415
