@@ -15,8 +15,8 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from bench.broker.processes import START_SECONDS_MAX, ServerProcess, free_port
-from millpond.cli.asking import CannotReach
 from millpond.cli.cluster_state import ClusterState, look
+from millpond.model.errors import BrokerUnreachable
 
 BROKERS = (1, 2, 3)
 COPIES, IN_SYNC_MIN = 3, 2
@@ -102,7 +102,7 @@ class RunningCluster:
             for number in self._processes:
                 try:
                     state = look("127.0.0.1", self._ports[number], seconds_max=_ANSWER_SECONDS_MAX, now_ms=0)
-                except CannotReach:
+                except BrokerUnreachable:
                     continue
                 if fact(state):
                     return state

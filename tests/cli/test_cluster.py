@@ -253,7 +253,7 @@ def test_the_data_of_a_cluster_is_not_taken_by_one_broker(tmp_path: Path) -> Non
 def test_nobody_there_to_ask(tmp_path: Path) -> None:
     (port,) = free_ports(1)
     code, out, err = run("cluster", "status", "--bootstrap", f"127.0.0.1:{port}")
-    assert (code, out) == (1, "")
+    assert (code, out) == (4, "")
     assert err.startswith(f"millpond: no broker answers at 127.0.0.1:{port} (Connection refused); start one")
     code, _, err = run("cluster", "status", "--bootstrap", "nonsense")
     assert code == 2

@@ -5,8 +5,26 @@ from pathlib import Path
 import pytest
 
 from millpond import __version__
+from millpond.cli import exit_codes
 from millpond.cli.__main__ import main
+from millpond.model import errors
 from tests.cli.broker_process import run
+
+EXIT_CODES: dict[type[errors.MillpondError], int] = {
+    errors.InvalidSetting: 2,
+    errors.WrongUse: 2,
+    errors.BatchTooLarge: 2,
+    errors.OffsetOutOfRange: 2,
+    errors.UnknownTopicOrPartition: 3,
+    errors.GroupNotFound: 3,
+    errors.BrokerUnreachable: 4,
+    errors.DeliveryTimedOut: 4,
+    errors.NotEnoughReplicas: 4,
+    errors.TopicAlreadyExists: 5,
+    errors.GroupNotEmpty: 5,
+    errors.PolicyViolation: 5,
+    errors.DiskFull: 1,
+}
 
 
 def called(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -77,3 +95,16 @@ def test_a_setting_that_is_refused_is_one_line_and_nothing_is_made(
 
 def test_it_runs_as_a_module() -> None:
     assert run("--version") == (0, f"millpond {__version__}\n", "")
+
+
+@pytest.mark.parametrize("group", ["topics", "groups", "config", "cluster"])
+def test_a_group_of_commands_without_one_shows_its_help(capsys: pytest.CaptureFixture[str], group: str) -> None:
+    code, out, err = called(capsys, group)
+    assert (code, err) == (2, "")
+    assert f"Usage: millpond {group}" in out
+
+
+def test_every_error_of_the_tree_has_an_exit_code() -> None:
+    assert {each.__name__: exit_codes.of(each("")) for each in EXIT_CODES} == {
+        each.__name__: code for each, code in EXIT_CODES.items()
+    }

@@ -125,3 +125,46 @@ def test_records_are_deleted_up_to_an_offset(broker: InProcessBroker) -> None:
             assert [each.offset for each in await take(consumer, 6)] == list(range(4, 10))
 
     run(scenario())
+
+
+def test_a_group_is_behind_in_messages_and_in_seconds(broker: InProcessBroker) -> None:
+    broker.create_topic("orders", partitions=3)
+    first, second, third = (TopicPartition("orders", number) for number in range(3))
+
+    async def scenario() -> None:
+        async with Producer(broker.bootstrap, batch_bytes=1) as producer:
+            for number in range(10):
+                await producer.send("orders", b"x" * 2_000, partition=0, timestamp=1_000 * number)
+                await producer.send("orders", b"x", partition=1, timestamp=1_000 * number)
+        async with Consumer(broker.bootstrap, group="kitchen") as consumer:
+            await consumer.assign(first, second, third)
+            await consumer.commit({first: 3, second: 10, third: 0})
+        async with Admin(broker.bootstrap, wall_ms=lambda: 20_000) as admin:
+            assert [(each.at, each.messages, each.seconds) for each in await admin.group_lag("kitchen")] == [
+                (first, 7, 17.0),
+                (second, 0, 0.0),
+                (third, 0, 0.0),
+            ]
+            await admin.reset_group("kitchen", {first: 1, second: 8})
+            await admin.delete_records({first: 5})
+            behind = [(each.at, each.messages, each.seconds) for each in await admin.group_lag("kitchen")]
+            assert behind == [(first, 5, 15.0), (second, 2, 12.0), (third, 0, 0.0)]
+
+    run(scenario())
+
+
+def test_all_topics_and_where_their_partitions_start_and_end(broker: InProcessBroker) -> None:
+    broker.create_topic("orders", partitions=2)
+    broker.create_topic("bills")
+    first, second = (TopicPartition("orders", number) for number in range(2))
+
+    async def scenario() -> None:
+        await fill(broker, 5, partition=0)
+        async with Admin(broker.bootstrap) as admin:
+            found = await admin.describe_topics()
+            assert [(each.name, len(each.partitions)) for each in found] == [("bills", 1), ("orders", 2)]
+            assert await admin.offsets_at({first: "latest", second: "latest"}) == {first: 5, second: 0}
+            assert await admin.offsets_at({first: "earliest"}) == {first: 0}
+            assert await admin.offsets_at({first: 1_003}) == {first: 3}
+
+    run(scenario())

@@ -18,8 +18,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from millpond.cli.asking import CannotReach
 from millpond.cli.cluster_state import ClusterState, PartitionState, look
+from millpond.model.errors import BrokerUnreachable
 from tests.interop.broker_process import BrokerProcess
 from tests.interop.facts import until
 from tests.interop.free_ports import free_ports
@@ -165,7 +165,7 @@ class ClusterProcesses:
                 try:
                     now_ms = time.time_ns() // 1_000_000
                     return look(each.host, each.port, seconds_max=ANSWER_SECONDS_MAX, now_ms=now_ms)
-                except CannotReach:
+                except BrokerUnreachable:
                     continue
         return None
 

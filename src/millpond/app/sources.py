@@ -27,6 +27,8 @@ SET = "set"
 ENVIRONMENT_PREFIX = "MILLPOND_"
 ENVIRONMENT_SET_PREFIX = "MILLPOND_SET_"
 ENVIRONMENT_CONFIG = "MILLPOND_CONFIG"
+ENVIRONMENT_BOOTSTRAP = "MILLPOND_BOOTSTRAP"
+"""Whom other commands ask; nothing to a broker."""
 
 INSTEAD = {
     "node.id": "node-id",
@@ -106,7 +108,7 @@ def from_environment(environ: Mapping[str, str]) -> Layer:
 
 
 def _is_unknown(variable: str) -> bool:
-    ours = variable.startswith(ENVIRONMENT_PREFIX) and variable != ENVIRONMENT_CONFIG
+    ours = variable.startswith(ENVIRONMENT_PREFIX) and variable not in (ENVIRONMENT_CONFIG, ENVIRONMENT_BOOTSTRAP)
     return ours and _SERVICE_LINK.fullmatch(variable) is None
 
 

@@ -3,7 +3,7 @@
     with Asking.connect("127.0.0.1", 9092, seconds_max=10) as broker:
         answer = broker.ask(DescribeClusterRequest(), DescribeClusterResponse)
 
-Invariant: whatever goes wrong on the way is a `CannotReach`, which says which broker and what to do.
+Invariant: whatever goes wrong on the way is a `BrokerUnreachable`, which says which broker and what to do.
 Blocks. The client's own connection, in a loop that runs only while somebody asks. Driven by commands that look at a
 cluster.
 """
@@ -12,9 +12,10 @@ import asyncio
 from types import TracebackType
 from typing import Self, TypeVar
 
+from millpond.app.settings import parse_address
 from millpond.client.connection import BrokerConnection
 from millpond.model.addresses import Address
-from millpond.model.errors import ClientError
+from millpond.model.errors import BrokerUnreachable, ClientError
 from millpond.protocol.messages.fields import Message
 
 CLIENT_ID = "millpond-cli"
@@ -22,8 +23,9 @@ CLIENT_ID = "millpond-cli"
 Response = TypeVar("Response", bound=Message)
 
 
-class CannotReach(Exception):
-    """No answer from a broker; the message says from which, and what to do."""
+def first_of(bootstrap: str) -> Address:
+    """The broker to ask, where --bootstrap names several; it tells of the others."""
+    return parse_address("--bootstrap", bootstrap.split(",", maxsplit=1)[0])
 
 
 class Asking:
@@ -41,7 +43,7 @@ class Asking:
             return cls(runner, runner.run(opening), seconds_max=seconds_max)
         except ClientError as error:
             runner.close()
-            raise CannotReach(f"{error}; or name another with --bootstrap") from None
+            raise BrokerUnreachable(f"{error}; or name another with --bootstrap") from None
         except BaseException:
             runner.close()
             raise
@@ -50,7 +52,7 @@ class Asking:
         try:
             return self._runner.run(self._connection.ask(request, response_class, seconds_max=self._seconds_max))
         except ClientError as error:
-            raise CannotReach(
+            raise BrokerUnreachable(
                 f"{error}: it may be starting, stopping or without a majority; ask another with --bootstrap"
             ) from None
 

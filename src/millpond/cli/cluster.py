@@ -5,93 +5,49 @@ millpond cluster demote 3
 millpond cluster promote 3
 """
 
-import time
-from enum import Enum
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import typer
-from typer import Argument, Option
+from typer import Argument
 
-from millpond.app.refusals import CannotStart
-from millpond.app.settings import parse_address
-from millpond.cli.asking import Asking, CannotReach
-from millpond.cli.cluster_state import ClusterState, look
-from millpond.cli.documents import as_json, as_yaml
-from millpond.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
-from millpond.protocol.messages.fields import Message
-from millpond.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+from millpond.cli.options import HERE, Bootstrap, Output, Shown, Timeout, examples
+from millpond.cli.showing import show, write
 
 cluster = typer.Typer(name="cluster", help="Look at a cluster; say which of its brokers vote.", no_args_is_help=True)
 
-Bootstrap = Annotated[str, Option(help="Any broker of the cluster.", metavar="HOST:PORT")]
-Timeout = Annotated[float, Option(help="How long to wait for each answer.", metavar="SECONDS", min=0.1)]
 BrokerId = Annotated[int, Argument(help="Its node id.", metavar="BROKER")]
-HERE = "127.0.0.1:9092"
 
 
-class Output(Enum):
-    TABLE = "table"
-    JSON = "json"
-    YAML = "yaml"
-
-
-@cluster.command()
-def status(
-    bootstrap: Bootstrap = HERE,
-    output: Annotated[Output, Option(help="For people, or for programs.")] = Output.TABLE,
-    timeout: Timeout = 10.0,
-) -> None:
+@cluster.command(epilog=examples("millpond cluster status", "millpond cluster status -b 127.0.0.1:9093 --output json"))
+def status(bootstrap: Bootstrap = HERE, output: Shown = Output.TABLE, timeout: Timeout = 10.0) -> None:
     """The controller and its quorum, the brokers, and the partitions that are not as they should be."""
-    address = parse_address("--bootstrap", bootstrap)
-    try:
-        state = look(address.host, address.port, seconds_max=timeout, now_ms=time.time_ns() // 1_000_000)
-    except CannotReach as error:
-        raise CannotStart(str(error)) from None
-    match output:
-        case Output.JSON:
-            typer.echo(as_json(state.document()))
-        case Output.YAML:
-            typer.echo(as_yaml(state.document()))
-        case Output.TABLE:
-            _show(state)
+    from millpond.app.clock import SystemClock  # noqa: PLC0415
+    from millpond.cli.asking import first_of  # noqa: PLC0415
+    from millpond.cli.cluster_state import look  # noqa: PLC0415
+    from millpond.cli.cluster_tables import drawn  # noqa: PLC0415
+
+    address = first_of(bootstrap)
+    state = look(address.host, address.port, seconds_max=timeout, now_ms=SystemClock().wall_ms())
+    show(state.document(), output, *drawn(state))
 
 
-@cluster.command()
+@cluster.command(epilog=examples("millpond cluster demote 3"))
 def demote(broker: BrokerId, bootstrap: Bootstrap = HERE, timeout: Timeout = 10.0) -> None:
     """A broker no longer votes on the cluster's metadata; what it keeps, it goes on keeping.
 
     Where a voter has lost its disk: demote it, start it with an empty data directory and with peers that do not name
     it, and promote it.
     """
-    asked = RemoveRaftVoterRequest(voter_id=broker)
-    _change(asked, RemoveRaftVoterResponse, bootstrap, timeout)
-    typer.echo(f"broker {broker} does not vote any more")
+    from millpond.cli.voters import demote as ask  # noqa: PLC0415
+
+    ask(broker, bootstrap, timeout)
+    write(f"broker {broker} does not vote any more")
 
 
-@cluster.command()
+@cluster.command(epilog=examples("millpond cluster promote 3"))
 def promote(broker: BrokerId, bootstrap: Bootstrap = HERE, timeout: Timeout = 10.0) -> None:
     """A broker that has joined votes on the cluster's metadata too."""
-    asked = AddRaftVoterRequest(voter_id=broker, timeout_ms=int(timeout * 1000))
-    _change(asked, AddRaftVoterResponse, bootstrap, timeout)
-    typer.echo(f"broker {broker} votes")
+    from millpond.cli.voters import promote as ask  # noqa: PLC0415
 
-
-Answers = TypeVar("Answers", RemoveRaftVoterResponse, AddRaftVoterResponse)
-
-
-def _change(request: Message, response_class: type[Answers], bootstrap: str, timeout: float) -> None:
-    address = parse_address("--bootstrap", bootstrap)
-    try:
-        with Asking.connect(address.host, address.port, seconds_max=timeout) as broker:
-            answer = broker.ask(request, response_class)
-    except CannotReach as error:
-        raise CannotStart(str(error)) from None
-    if answer.error_code:
-        raise CannotStart(f"refused: {answer.error_message or answer.error_code}")
-
-
-def _show(state: ClusterState) -> None:
-    # What draws tables is slow to load, and programs have no use for it.
-    from millpond.cli.cluster_tables import show  # noqa: PLC0415
-
-    show(state)
+    ask(broker, bootstrap, timeout)
+    write(f"broker {broker} votes")

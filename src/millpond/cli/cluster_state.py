@@ -7,7 +7,8 @@ Driven by cluster.py.
 from collections import Counter
 from dataclasses import asdict, dataclass, field
 
-from millpond.cli.asking import Asking, CannotReach
+from millpond.cli.asking import Asking
+from millpond.model.errors import BrokerUnreachable
 from millpond.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from millpond.protocol.messages.describe_quorum import (
     METADATA_TOPIC,
@@ -131,7 +132,7 @@ def _best_known(first: DescribeQuorumResponse, *, seconds_max: float) -> Partiti
     try:
         with Asking.connect(leader.host, leader.port, seconds_max=seconds_max) as broker:
             return _ask_quorum(broker).topics[0].partitions[0]
-    except CannotReach:
+    except BrokerUnreachable:
         return data
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 
 
 def as_json(document: Mapping[str, object]) -> str:
-    return json.dumps(document, indent=2)
+    return json.dumps(document, indent=2, ensure_ascii=False)
 
 
 def as_yaml(document: Mapping[str, object]) -> str:
@@ -28,7 +28,7 @@ def _lines(value: object) -> Iterator[str]:
                 yield f"- {first}"
                 yield from (f"  {line}" for line in rest)
             else:
-                yield f"- {json.dumps(item)}"
+                yield f"- {_plain(item)}"
 
 
 def _entry(head: str, item: object, *, indent: str) -> Iterator[str]:
@@ -36,7 +36,12 @@ def _entry(head: str, item: object, *, indent: str) -> Iterator[str]:
         yield head
         yield from (indent + line for line in _lines(item))
     else:
-        yield f"{head} {json.dumps(item)}"
+        yield f"{head} {_plain(item)}"
+
+
+def _plain(item: object) -> str:
+    # Escapes of letters beyond the first plane mean one thing in JSON and another in YAML.
+    return json.dumps(item, ensure_ascii=False)
 
 
 def _is_nested(item: object) -> bool:

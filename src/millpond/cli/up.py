@@ -5,7 +5,7 @@ from typing import Annotated
 
 from typer import Option
 
-from millpond.app.settings import load
+from millpond.cli.options import examples
 from millpond.model.errors import InvalidSetting
 
 Text = str | None
@@ -59,6 +59,11 @@ Insecure = Annotated[
 Format = Annotated[
     Text, Option(help="Sentences for people, or JSON lines for machines.  [dim]text[/dim]", metavar="text|json")
 ]
+UP_EXAMPLES = examples(
+    "millpond up",
+    "millpond up --data-dir data --kafka 127.0.0.1:9192 --set num.partitions=3",
+    "millpond up --cluster 3",
+)
 
 
 def up(
@@ -88,6 +93,8 @@ def up(
 
     In a file they are kafka = "127.0.0.1:9092" and, below \\[set], num.partitions = 3.
     """
+    from millpond.app.settings import load  # noqa: PLC0415
+
     _refuse_secret(cluster_secret)
     given = {
         "data-dir": data_dir,

@@ -7,8 +7,19 @@ async with Producer("localhost:9092") as producer:
 from millpond.client.admin import Admin
 from millpond.client.consumer import Consumer
 from millpond.client.delivery import Delivery
+from millpond.client.interceptors import Outgoing
 from millpond.client.messages import Message, RecordMetadata, Written
 from millpond.client.producer import Producer
 from millpond.model.ids import TopicPartition
 
-__all__ = ["Admin", "Consumer", "Delivery", "Message", "Producer", "RecordMetadata", "TopicPartition", "Written"]
+__all__ = [
+    "Admin",
+    "Consumer",
+    "Delivery",
+    "Message",
+    "Outgoing",
+    "Producer",
+    "RecordMetadata",
+    "TopicPartition",
+    "Written",
+]

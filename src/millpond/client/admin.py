@@ -11,10 +11,11 @@ Groups are in admin_groups.py. Belongs to the loop it was made in.
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Literal, Self, TypeVar
 
 from millpond.client.admin_groups import GroupDescription, Groups, PartitionLag, Target
 from millpond.client.cluster import Cluster
+from millpond.client.offsets import EARLIEST, LATEST, offsets_at
 from millpond.client.refusals import NONE, refusal
 from millpond.client.settings import ClientSettings
 from millpond.model.errors import ClientClosed, TopicAlreadyExists, UnknownTopicOrPartition
@@ -55,6 +56,8 @@ BROKER_RESOURCE: Final = 4
 SET, DELETE = 0, 1
 _DEFAULT_SOURCE: Final = 5
 
+Moment = Literal["earliest", "latest"] | int
+"""A time is in milliseconds."""
 Result = TypeVar("Result")
 
 
@@ -203,6 +206,19 @@ class Admin:
         (found,) = await self._look([name])
         return found
 
+    async def describe_topics(self, *, internal: bool = False) -> list[TopicInfo]:
+        """All, in the order of their names."""
+        found = await self._look(None)
+        return sorted((each for each in found if internal or not each.is_internal), key=lambda each: each.name)
+
+    async def offsets_at(self, moments: Mapping[TopicPartition, Moment]) -> dict[TopicPartition, Offset]:
+        """Where a partition starts ("earliest"), ends ("latest"), or has its first message not older than a time."""
+        asked = {
+            at: EARLIEST if moment == "earliest" else LATEST if moment == "latest" else max(0, moment)
+            for at, moment in moments.items()
+        }
+        return await self._try(lambda: offsets_at(self._cluster, asked))
+
     async def _look(self, names: Collection[str] | None) -> list[TopicInfo]:
         async def look() -> list[TopicInfo]:
             refused = await self._cluster.refresh(names)
@@ -316,7 +332,7 @@ class Admin:
         return await self._try(lambda: self._groups.offsets(group))
 
     async def group_lag(self, group: str) -> list[PartitionLag]:
-        """How far it is behind, in each partition it has committed an offset of."""
+        """How far it is behind, in messages and seconds, in each partition it has committed an offset of."""
         return await self._try(lambda: self._groups.lag(group))
 
     async def reset_group(

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeVar
 
+from millpond.client.ages import written_at
 from millpond.client.cluster import Cluster
 from millpond.client.offsets import EARLIEST, LATEST, offsets_at
 from millpond.client.refusals import NEW_COORDINATOR_CODES, refusal
@@ -58,11 +59,19 @@ class GroupDescription:
 class PartitionLag:
     at: TopicPartition
     committed: Offset
+    start: Offset
+    """What lies before it is gone, and not waited for."""
     end: Offset
+    seconds: float | None
+    """The age of the oldest message that is not committed; 0 where all are, None where nobody could say."""
 
     @property
     def messages(self) -> int:
-        return max(0, self.end - self.committed)
+        return max(0, self.end - self.next_offset)
+
+    @property
+    def next_offset(self) -> Offset:
+        return max(self.committed, self.start)
 
 
 class Groups:
@@ -155,8 +164,20 @@ class Groups:
         committed = await self.offsets(group)
         if not committed:
             await self.describe(group)  # raises where there is no such group
-        ends = await offsets_at(self._cluster, dict.fromkeys(committed, LATEST)) if committed else {}
-        return [PartitionLag(at, committed[at], ends[at]) for at in sorted(committed)]
+            return []
+        starts = await offsets_at(self._cluster, dict.fromkeys(committed, EARLIEST))
+        ends = await offsets_at(self._cluster, dict.fromkeys(committed, LATEST))
+        unread = {at: max(offset, starts[at]) for at, offset in committed.items()}
+        behind = {at: offset for at, offset in unread.items() if offset < ends[at]}
+        written = await written_at(self._cluster, behind)
+        now_ms = self._cluster.settings.wall_ms()
+
+        def seconds(at: TopicPartition) -> float | None:
+            if at not in behind:
+                return 0.0
+            return max(0, now_ms - written[at]) / 1000 if at in written else None
+
+        return [PartitionLag(at, committed[at], starts[at], ends[at], seconds(at)) for at in sorted(committed)]
 
     async def reset(
         self, group: str, to: Target, *, topics: Collection[str] | None, dry_run: bool

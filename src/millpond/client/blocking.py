@@ -317,6 +317,8 @@ class Admin(_Face[AsyncAdmin]):
     add_partitions = _waiting(AsyncAdmin.add_partitions)
     topics = _waiting(AsyncAdmin.topics)
     describe_topic = _waiting(AsyncAdmin.describe_topic)
+    describe_topics = _waiting(AsyncAdmin.describe_topics)
+    offsets_at = _waiting(AsyncAdmin.offsets_at)
     topic_configs = _waiting(AsyncAdmin.topic_configs)
     broker_configs = _waiting(AsyncAdmin.broker_configs)
     alter_topic = _waiting(AsyncAdmin.alter_topic)

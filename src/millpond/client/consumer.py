@@ -19,6 +19,7 @@ from typing import Any, Final, Self
 from millpond.client.cluster import Cluster
 from millpond.client.fetcher import Fetcher
 from millpond.client.group import Group
+from millpond.client.interceptors import Interceptors
 from millpond.client.membership import Place, Subscription
 from millpond.client.messages import Message
 from millpond.client.offsets import EARLIEST, LATEST, offsets_at
@@ -53,6 +54,8 @@ class Consumer:
         self._client_settings = ClientSettings.of(bootstrap, client)
         self._settings = ConsumerSettings(**own)
         self._first = Subscription(frozenset([topics] if isinstance(topics, str) else topics), pattern)
+        self._interceptors = Interceptors(self._settings.interceptors)
+        self._is_seen = self._interceptors.see_receives
         self._on_assigned = on_assigned
         self._on_revoked = on_revoked
         self._positions = Positions()
@@ -240,9 +243,22 @@ class Consumer:
             messages = self._positions.take(max_records)
             if messages:
                 self._fetcher.wake()
-                return messages
+                return self._seen(messages) if self._is_seen else messages
             if not await self._wait_for_news(until):
                 return []
+
+    def _seen(self, messages: list[Message]) -> list[Message]:
+        """By the interceptors; where one raises, these messages come again."""
+        try:
+            return list(map(self._interceptors.receive, messages))
+        except BaseException:
+            first: dict[TopicPartition, int] = {}
+            for each in messages:
+                first.setdefault(each.at, each.offset)
+            for at, offset in first.items():
+                self._positions.held[at].seek(offset)
+            self._place_soon()
+            raise
 
     def __aiter__(self) -> Self:
         return self
@@ -252,6 +268,9 @@ class Consumer:
         if held is None or held.index >= len(held.messages) or self._wants_attention:
             held = await self._next_held()
         message = held.messages[held.index]
+        if self._is_seen:
+            self._one = message
+            message = self._interceptors.receive(message)  # where it raises, the message comes again
         held.index += 1
         self._one = message
         return message
@@ -445,12 +464,23 @@ class Consumer:
             offsets = what
         await self._group.commit(offsets)
         self._committed.update(offsets)
+        self._tell_committed(offsets)
 
     async def _commit_changed(self, offsets: Mapping[TopicPartition, int]) -> None:
         assert self._group is not None
         changed = {at: offset for at, offset in offsets.items() if self._committed.get(at) != offset}
         await self._group.commit(changed)
         self._committed.update(changed)
+        self._tell_committed(changed)
+
+    def _tell_committed(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """What an interceptor does with it is no reason not to commit again."""
+        try:
+            if offsets:
+                self._interceptors.committed(offsets)
+        except Exception as error:
+            told = {"message": "an interceptor raised when it was told of a commit", "exception": error}
+            self._loop.call_exception_handler(told)
 
     async def commit_done(self) -> None:
         """Everything that is dealt with, as automatic commits do."""

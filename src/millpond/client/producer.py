@@ -21,12 +21,13 @@ from typing import Any, Final, Self
 from millpond.client.batches import RECORD_BYTES_EXTRA, Batch, record_bytes
 from millpond.client.cluster import Cluster
 from millpond.client.delivery import Delivery, finished
+from millpond.client.interceptors import Interceptors, Outgoing
 from millpond.client.messages import RecordMetadata, Written
 from millpond.client.outbox import Outbox
 from millpond.client.partitioners import choose
 from millpond.client.sender import Sender
 from millpond.client.settings import ClientSettings, ProducerSettings
-from millpond.model.errors import ClientClosed, WrongUse
+from millpond.model.errors import ClientClosed, MillpondError, WrongUse
 from millpond.model.ids import TimestampMs, TopicPartition
 from millpond.protocol.records import Headers, NewRecord
 
@@ -47,6 +48,8 @@ class Producer:
         self._client_settings = ClientSettings.of(bootstrap, client)
         self._settings = ProducerSettings(**own)
         self._partitioner = self._settings.make_partitioner()
+        self._interceptors = Interceptors(self._settings.interceptors)
+        self._is_seen = self._interceptors.see_sends
         self._wall_ms = self._client_settings.wall_ms
         self._places: dict[str, tuple[TopicPartition, ...]] = {}
         self._seen_version = -1
@@ -136,6 +139,11 @@ class Producer:
         timestamp: int | None = None,
     ) -> Delivery:
         """Returns when there is room for it; the `Delivery` can be awaited, now, later or never."""
+        seen: Outgoing | None = None
+        if self._is_seen:
+            pairs = _pairs(headers) if headers else ()
+            seen = self._interceptors.send(Outgoing(topic, value, key, pairs, partition, timestamp))
+            topic, value, key, headers, partition, timestamp = seen
         if (value is not None and type(value) is not bytes) or (key is not None and type(key) is not bytes):
             raise _not_bytes(value if type(value) is not bytes and value is not None else key)
         paired = _pairs(headers) if headers else ()
@@ -148,7 +156,23 @@ class Producer:
         stamp = TimestampMs(self._wall_ms() if timestamp is None else timestamp)
         batch, place = self._outbox.add(at, _NEW_RECORD((value, key, stamp, paired)), size, now=self._loop.time())
         self._sender.wake()
-        return Delivery(batch, place, stamp)
+        delivery = Delivery(batch, place, stamp)
+        if seen is not None:
+            delivery.on_done(partial(self._tell, seen))
+        return delivery
+
+    def _tell(self, message: Outgoing, delivery: Delivery) -> None:
+        """Called amid the work of a batch, which is not to suffer from what an interceptor does."""
+        try:
+            try:
+                where = delivery.result()
+            except MillpondError as error:
+                self._interceptors.failed(message, error)
+            else:
+                self._interceptors.acknowledged(where)
+        except Exception as error:
+            told = {"message": "an interceptor raised when it was told of a message's end", "exception": error}
+            self._loop.call_exception_handler(told)
 
     async def send_many(
         self,
@@ -165,6 +189,8 @@ class Producer:
         """
         if not self._is_open or topic not in self._places:
             await self._learn(topic)
+        if self._is_seen:
+            return await self._send_many_seen(topic, values, keys, partition, timestamp)
         stamp = TimestampMs(self._wall_ms() if timestamp is None else timestamp)
         batches: list[Batch] = []
         values, keyed = iter(values), None if keys is None else iter(keys)
@@ -183,6 +209,22 @@ class Producer:
         if keyed is not None and next(keyed, _NOTHING) is not _NOTHING:
             raise WrongUse("send_many was given more keys than values; all values were sent")
         return await self._written(batches)
+
+    async def _send_many_seen(
+        self,
+        topic: str,
+        values: Iterable[bytes],
+        keys: Iterable[bytes | None] | None,
+        partition: int | None,
+        timestamp: int | None,
+    ) -> list[Written]:
+        """One by one, since each may be changed; the interceptors' price."""
+        deliveries = [
+            await self.send_soon(topic, value, key=key, partition=partition, timestamp=timestamp)
+            for value, key in zip(values, repeat(None) if keys is None else keys, strict=keys is not None)
+        ]
+        places = [await each for each in deliveries]
+        return [Written(each.topic, each.partition, each.offset, 1) for each in places]
 
     async def flush(self) -> None:
         """Returns when everything sent so far is acknowledged, or has failed."""

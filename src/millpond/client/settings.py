@@ -79,6 +79,8 @@ class ProducerSettings:
     """From `send` to the acknowledgement, all tries together."""
     create_topics: bool = True
     """A topic that is not there is made, where the cluster allows that."""
+    interceptors: Sequence[object] = ()
+    """What sees messages on their way: objects, or names of entry points."""
 
     def __post_init__(self) -> None:
         check(self.acks in ACKS_CODES, f"acks is {self.acks!r}; it is all, leader or none")
@@ -136,6 +138,8 @@ class ConsumerSettings:
     """How long the application may take over a poll's messages before others are given its partitions."""
     assignor: str | None = None
     """Of the broker: uniform or range; None for its default."""
+    interceptors: Sequence[object] = ()
+    """What sees messages before the application: objects, or names of entry points."""
 
     def __post_init__(self) -> None:
         check(self.group != "", "group is empty; leave it out, or name one")

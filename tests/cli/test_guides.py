@@ -1,0 +1,34 @@
+"""The guides for people at a terminal: every command in them works, and prints what they say it prints."""
+
+from pathlib import Path
+
+import pytest
+
+from millpond.testing.broker import InProcessBroker
+from tests.cli.calling import Command
+from tests.cli.transcripts import is_like, run_line, transcript
+
+DOCUMENTS = Path(__file__).parents[2] / "docs"
+GUIDES = [path for path in sorted(DOCUMENTS.rglob("*.md")) if transcript(path)]
+STARTS_A_BROKER = ("make run", "millpond up")
+"""The one of the test is there already."""
+
+
+def test_there_are_guides_to_be_tried() -> None:
+    assert {"cli.md", "coming-from-kafka.md", "five-minutes.md"} <= {path.name for path in GUIDES}
+
+
+@pytest.mark.parametrize("path", GUIDES, ids=lambda path: path.name)
+def test_every_command_prints_what_the_guide_says(
+    path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with InProcessBroker(configs={"offsets.topic.num.partitions": "1"}, seed=1) as broker:
+        millpond = Command(capsys, monkeypatch, broker.bootstrap)
+        for typed in transcript(path):
+            if typed.line.startswith(STARTS_A_BROKER):
+                continue
+            printed = run_line(millpond, typed.line)
+            assert len(printed) == len(typed.printed), "\n".join([typed.line, *printed])
+            for line, said in zip(printed, typed.printed, strict=True):
+                assert is_like(line, said), "\n".join([typed.line, *printed])
