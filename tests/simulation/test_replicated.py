@@ -18,7 +18,7 @@ SEEDS_PER_TEST = 10
 SEEDS_FOR_A_MUTANT = 100
 
 
-@pytest.mark.parametrize("seed", [2001, 2009])
+@pytest.mark.parametrize("seed", [2001, 2008])
 def test_a_third_of_a_bad_minute_ends_well(seed: int) -> None:
     outcome = run_seed(seed, seconds=20)
     assert outcome.counts["Acknowledged"] > 2
