@@ -20,6 +20,8 @@ settings.load_profile("any")
 ROOT = Path(__file__).parent
 WHOLE_PROCESSES = (ROOT / "interop", ROOT / "cli", ROOT / "integration", ROOT / "client" / "test_cluster.py")
 
+BESIDE = (ROOT / "interop" / "test_chaos.py", ROOT / "integration" / "test_power_cuts_ext4.py")
+
 
 def starts_processes(path: Path) -> bool:
     return any(path.is_relative_to(each) for each in WHOLE_PROCESSES)
@@ -37,13 +39,13 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 class TakeTurns(LoadScopeScheduling):  # type: ignore[misc] # xdist has no types
-    """Tests that start processes run one after the other; chaos beside them, since it takes long and claims little."""
+    """Tests that start processes run one after the other; beside them what takes long and claims little."""
 
     def _split_scope(self, nodeid: str) -> str:
-        path = nodeid.partition("::")[0]
-        if path.endswith("test_chaos.py"):
-            return "chaos"
-        return "processes" if starts_processes(ROOT.parent / path) else nodeid
+        path = ROOT.parent / nodeid.partition("::")[0]
+        if path in BESIDE:
+            return path.name
+        return "processes" if starts_processes(path) else nodeid
 
 
 @pytest.hookimpl(optionalhook=True)
