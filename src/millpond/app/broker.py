@@ -161,7 +161,7 @@ def _node(
     on_error: Callable[[BaseException], None],
 ) -> Node:
     surroundings = Surroundings(
-        clock, rng, group_settings(settings.configs), settings.offset_store, GroupFacts(), on_error
+        clock, rng, group_settings(settings, on_error), settings.offset_store, GroupFacts(), on_error
     )
     groups = GroupCoordinator(metadata, partitions, static=settings.configs, shared=surroundings)
     metadata.listen(groups.follow)

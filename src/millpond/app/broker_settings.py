@@ -4,13 +4,14 @@ Frozen. Checked by `check_cluster` and by the tables in core/metadata; made by p
 tests.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from millpond.broker.drivers.quorum import QuorumSettings
 from millpond.core.cluster.announcement import NAME_BYTES_MAX
 from millpond.core.cluster.discovery import DnsName, MulticastGroup
 from millpond.core.cluster.handshake import SECRET_BYTES_MIN
+from millpond.core.groups.assignors import ASSIGNORS, Assignor, guarded
 from millpond.core.groups.settings import GroupSettings
 from millpond.core.groups.stores import OffsetStore
 from millpond.core.metadata.broker_configs import value_of
@@ -37,6 +38,8 @@ class BrokerSettings:
     http: tuple[str, int] | None = None
     """Host and port of the HTTP door; None leaves it shut."""
     offset_store: OffsetStore | None = None
+    assignors: Mapping[str, Assignor] = field(default_factory=dict)
+    """Of other packages, by name; those of Millpond need not be here."""
     """Where committed offsets are kept, if not in `__consumer_offsets`; belongs to the broker from its start on."""
     upkeep_seconds: float = 60
     """Between two rounds of rolling, retention and compaction."""
@@ -91,8 +94,24 @@ def _check_discovery(settings: BrokerSettings) -> None:
         )
 
 
-def group_settings(configs: Mapping[str, str]) -> GroupSettings:
+def assignor_names(configs: Mapping[str, str]) -> list[str]:
+    """Those that members of consumer groups may ask for, the default first."""
+    names = [each.strip() for each in str(value_of("group.consumer.assignors", configs)).split(",")]
+    if "" in names:
+        raise InvalidSetting(
+            "group.consumer.assignors names nothing, or has a comma too many; say uniform, for instance"
+        )
+    return names
+
+
+def group_settings(settings: BrokerSettings, on_error: Callable[[BaseException], None]) -> GroupSettings:
+    configs = settings.configs
+    offered = {
+        **ASSIGNORS,
+        **{name: guarded(name, each, on_error=on_error) for name, each in settings.assignors.items()},
+    }
     return GroupSettings(
+        assignors={name: offered[name] for name in assignor_names(configs)},
         initial_rebalance_delay_ms=whole("group.initial.rebalance.delay.ms", configs),
         session_timeout_ms_min=whole("group.min.session.timeout.ms", configs),
         session_timeout_ms_max=whole("group.max.session.timeout.ms", configs),

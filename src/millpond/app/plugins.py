@@ -7,15 +7,22 @@ from collections.abc import Callable
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from millpond.core.groups.stores import ENTRY_POINTS, OffsetStore
+from millpond.core.groups import assignors, stores
+from millpond.core.groups.assignors import Assignor
+from millpond.core.groups.stores import OffsetStore
 from millpond.model.errors import InvalidSetting
 
 
 def load_offset_store(url: str) -> OffsetStore:
     """`redis://host/0` is handed to the entry point named `redis`."""
-    make = _load(ENTRY_POINTS, url.partition(":")[0], setting=f"offset-store is {url!r}")
+    make = _load(stores.ENTRY_POINTS, url.partition(":")[0], setting=f"offset-store is {url!r}")
     store: OffsetStore = make(url)
     return store
+
+
+def load_assignor(name: str) -> Assignor:
+    found: Assignor = _load(assignors.ENTRY_POINTS, name, setting=f"group.consumer.assignors has {name!r}")
+    return found
 
 
 def _load(group: str, name: str, *, setting: str) -> Callable[..., Any]:

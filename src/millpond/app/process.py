@@ -20,13 +20,14 @@ from typing import TextIO
 
 from millpond import __version__
 from millpond.app.broker import Broker
-from millpond.app.broker_settings import BrokerSettings
+from millpond.app.broker_settings import BrokerSettings, assignor_names
 from millpond.app.clock import SystemClock
 from millpond.app.data_directory import DataDirectory
 from millpond.app.logging_setup import set_up_logging
 from millpond.app.recovery_summary import RecoverySummary
 from millpond.app.refusals import CannotListen, CannotStart
 from millpond.app.settings import LogFormat, Settings
+from millpond.core.groups.assignors import ASSIGNORS, Assignor
 from millpond.core.groups.stores import OffsetStore
 from millpond.model.addresses import Address
 from millpond.model.errors import StorageError
@@ -112,6 +113,7 @@ async def _start(settings: Settings, clock: SystemClock) -> Broker:
                 connections_max=room_for_connections(),
                 http=(settings.http.host, settings.http.port) if settings.http else None,
                 offset_store=_offset_store(settings),
+                assignors=_assignors(settings),
                 configs=settings.configs,
                 cluster_id=settings.cluster_id,
                 peers={each: None if peer is None else (peer.host, peer.port) for each, peer in settings.peers.items()},
@@ -140,6 +142,16 @@ def _offset_store(settings: Settings) -> OffsetStore | None:
     from millpond.app.plugins import load_offset_store  # noqa: PLC0415 - looking for packages takes a while
 
     return load_offset_store(settings.offset_store)
+
+
+def _assignors(settings: Settings) -> dict[str, Assignor]:
+    """Those of other packages that the settings name."""
+    foreign = [name for name in assignor_names(settings.configs) if name not in ASSIGNORS]
+    if not foreign:
+        return {}
+    from millpond.app.plugins import load_assignor  # noqa: PLC0415 - looking for packages takes a while
+
+    return {name: load_assignor(name) for name in foreign}
 
 
 def room_for_connections() -> int:

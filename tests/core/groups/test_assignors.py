@@ -14,6 +14,7 @@ from millpond.core.groups.assignors import (
     assign_range,
     assign_round_robin,
     assign_uniform,
+    guarded,
 )
 from millpond.core.groups.records import TopicIdPartition
 
@@ -125,3 +126,24 @@ def test_uniform_moves_along_a_chain_where_no_single_move_helps() -> None:
     current = {"full": partitions(0, 0, 1), "middle": partitions(1, 0)}
     assignment = assign_uniform(Ask({TOPICS[0]: 2, TOPICS[1]: 1}, subscriptions, current))
     assert {member: len(share) for member, share in assignment.items()} == {"full": 1, "middle": 1, "idle": 1}
+
+
+def test_an_assignor_of_somebody_elses_is_held_to_the_invariant() -> None:
+    ask = Ask({b"t": 2}, {"ana": frozenset({b"t"}), "ben": frozenset()}, {})
+    first, second = TopicIdPartition(b"t", 0), TopicIdPartition(b"t", 1)
+    right = {"ana": frozenset({first, second})}
+    wrong: list[Assignment] = [
+        {},
+        {"ana": frozenset({first})},
+        {"ana": frozenset({first, second}), "ben": frozenset({second})},
+        {"ben": frozenset({first, second})},
+        {"ana": frozenset({first, second, TopicIdPartition(b"t", 2)})},
+    ]
+    told: list[BaseException] = []
+    assert guarded("own", lambda _: right, on_error=told.append)(ask) is right
+    assert told == []
+    answers = iter(wrong)
+    careless = guarded("own", lambda _: next(answers), on_error=told.append)
+    for _ in range(len(wrong) + 1):  # at last it raises
+        assert careless(ask) == assign_uniform(ask)
+    assert [type(each) for each in told] == [*[ValueError] * len(wrong), StopIteration]

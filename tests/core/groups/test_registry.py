@@ -299,4 +299,4 @@ def test_after_a_restart_everybody_goes_on() -> None:
 )
 def test_settings_out_of_range_are_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(InvalidSetting):
-        GroupSettings(**wrong)
+        GroupSettings(**wrong)  # type: ignore[arg-type]

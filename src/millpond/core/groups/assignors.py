@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from millpond.core.groups.records import TopicIdPartition
 
 Assignment = dict[str, frozenset[TopicIdPartition]]
+ENTRY_POINTS = "millpond.assignors"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +74,40 @@ def assign_uniform(ask: Ask) -> Assignment:
     return _assign_unlike(ask)
 
 
-ASSIGNORS: dict[str, Callable[[Ask], Assignment]] = {
+Assignor = Callable[[Ask], Assignment]
+
+ASSIGNORS: Mapping[str, Assignor] = {
     "uniform": assign_uniform,
     "range": assign_range,
     "roundrobin": assign_round_robin,
 }
 """By the name a client asks for; the first is the default."""
 
-DEFAULT_ASSIGNOR = next(iter(ASSIGNORS))
+
+def guarded(name: str, assign: Assignor, *, on_error: Callable[[BaseException], None]) -> Assignor:
+    """An assignor of somebody else's, held to the invariant: where it fails, the group is shared out uniformly."""
+
+    def assigned(ask: Ask) -> Assignment:
+        try:
+            shares = assign(ask)
+            _check(ask, shares)
+        except Exception as error:
+            error.add_note(f"the assignor {name} failed; the group's partitions were shared out uniformly instead")
+            on_error(error)
+            return assign_uniform(ask)
+        return shares
+
+    return assigned
+
+
+def _check(ask: Ask, shares: Assignment) -> None:
+    given = [each for share in shares.values() for each in share]
+    if len(given) != len(set(given)) or set(given) != set(ask.partitions()):
+        raise ValueError("every partition goes to one member: some were given twice, to nobody, or do not exist")
+    for member, share in shares.items():
+        wanted = ask.subscriptions.get(member, frozenset())
+        if any(each.topic_id not in wanted for each in share):
+            raise ValueError(f"member {member} was given a partition of a topic that it did not subscribe to")
 
 
 def _assign_alike(ask: Ask) -> Assignment:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import NamedTuple, assert_never
 
-from millpond.core.groups.assignors import ASSIGNORS, DEFAULT_ASSIGNOR, Ask
+from millpond.core.groups.assignors import Ask
 from millpond.core.groups.classic_events import Tick
 from millpond.core.groups.consumer_events import (
     AWAY,
@@ -164,9 +164,11 @@ class ConsumerGroup:
 
     @property
     def assignor(self) -> str:
-        """The one most members ask for."""
-        votes = Counter(member.assignor for member in self.members.values() if member.assignor is not None)
-        return max(sorted(votes), key=votes.__getitem__) if votes else DEFAULT_ASSIGNOR
+        """The one most members ask for; one that asked in an earlier life may name one that is not offered any more."""
+        offered = self._settings.assignors
+        asked = [member.assignor for member in self.members.values() if member.assignor is not None]
+        votes = Counter(each for each in asked if each in offered)
+        return max(sorted(votes), key=votes.__getitem__) if votes else next(iter(offered))
 
     def bury(self, *, now: Instant) -> None:
         """The group is deleted; only an empty one may be."""
@@ -233,8 +235,8 @@ class ConsumerGroup:
                 raise Refused(GroupError.INVALID_REQUEST, "a member joins without partitions")
         elif event.member_id == "":
             raise Refused(GroupError.INVALID_REQUEST, "the member id is missing")
-        if event.assignor is not None and event.assignor not in ASSIGNORS:
-            offered = ", ".join(ASSIGNORS)
+        if event.assignor is not None and event.assignor not in self._settings.assignors:
+            offered = ", ".join(self._settings.assignors)
             raise Refused(
                 GroupError.UNSUPPORTED_ASSIGNOR, f"there is no assignor {event.assignor}; there are {offered}"
             )
@@ -311,7 +313,7 @@ class ConsumerGroup:
         self._out.append(Noted(RebalanceBegan(self.group_id, why)))
         self._remember_shared()
         current = {member_id: member.target for member_id, member in self.members.items()}
-        target = ASSIGNORS[self.assignor](Ask(self._shared, self._subscribed, current))
+        target = self._settings.assignors[self.assignor](Ask(self._shared, self._subscribed, current))
         self._out.append(Persist(ConsumerGroupRecord(self.group_id, self.epoch, self.changed_at)))
         for member_id, member in self.members.items():
             share = target.get(member_id, NOTHING)

@@ -1,7 +1,9 @@
 """What a group coordinator may be told. Frozen, and checked when made. Pure."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 
+from millpond.core.groups.assignors import ASSIGNORS, Assignor
 from millpond.model.errors import InvalidSetting
 
 SECOND_MS = 1_000
@@ -28,9 +30,11 @@ class GroupSettings:
     offsets_retention_ms: int = 7 * DAY_MS
     offsets_check_ms: int = 10 * MINUTE_MS
     """How often offsets whose time is over, and empty groups without any, are forgotten."""
+    assignors: Mapping[str, Assignor] = field(default_factory=lambda: ASSIGNORS)
+    """Those that members may ask for; the first is the default."""
 
     def __post_init__(self) -> None:
-        for name in self.__slots__:
+        for name in (each.name for each in fields(self) if each.type is int):
             least = 0 if name == "initial_rebalance_delay_ms" else 1
             value: int = getattr(self, name)
             if value < least:

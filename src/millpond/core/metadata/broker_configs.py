@@ -81,6 +81,12 @@ _OWN = (
         least=1,
     ),
     _own("group.initial.rebalance.delay.ms", _INT, "100", "How long a new group waits for its other members."),
+    _own(
+        "group.consumer.assignors",
+        _STRING,
+        "uniform,range,roundrobin",
+        "What members of consumer groups may ask to share partitions out by; the first is the default.",
+    ),
     _own("group.min.session.timeout.ms", _INT, "6000", "The shortest session timeout a member may ask.", least=1),
     _own("group.max.session.timeout.ms", _INT, "1800000", "The longest session timeout a member may ask.", least=1),
     _own(
