@@ -116,7 +116,7 @@ def _inflated(view: memoryview, place: int, header: BatchHeader) -> Buffer:
 
 
 def _record_starts(content: _Content) -> Numbers:
-    raw = memoryview(content.data)
+    raw = content.data.data
     found: list[Numbers] = []
     for header, start, end in zip(content.headers, content.starts, content.ends, strict=True):
         count = header.record_count
@@ -373,9 +373,7 @@ def _pieces(data: Bytes, parts: Sequence[tuple[Numbers, Numbers, Mask]]) -> list
         bounds[2 * number : -1 : stride] = starts
         bounds[2 * number + 1 : -1 : stride] = ends
     bounds[-1] = bounds[-2] if count else 0
-    whole = pa.BinaryArray.from_buffers(
-        pa.binary(), len(bounds) - 1, [None, pa.py_buffer(bounds), pa.py_buffer(data)]
-    )
+    whole = pa.BinaryArray.from_buffers(pa.binary(), len(bounds) - 1, [None, pa.py_buffer(bounds), pa.py_buffer(data)])
     cut = []
     for number, (_, _, missing) in enumerate(parts):
         places = np.arange(2 * number, count * stride, stride, dtype=np.int32)
