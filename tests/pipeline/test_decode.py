@@ -93,5 +93,13 @@ def test_a_header_name_that_is_not_utf8_is_shown_as_well_as_can_be() -> None:
     assert row == {"headers": [{"key": "caf\N{REPLACEMENT CHARACTER}", "value": b"1"}]}
 
 
+def test_records_of_several_sizes_whose_sum_divides_evenly_are_no_table() -> None:
+    """Where the second would begin, were all of one size, is the middle of a value that is no length at all."""
+    values = [b"", *[b"\xff" * 40] * 6, b"\xff" * 80]
+    batch = encode_batch([NewRecord(value) for value in values])
+    found = decode_batches(batch, topic="orders", partition=3, columns=("value",))
+    assert found.column(0).to_pylist() == values
+
+
 def test_nothing_is_an_empty_table() -> None:
     assert decode_batches(b"", topic="orders", partition=3, columns=ALL).num_rows == 0

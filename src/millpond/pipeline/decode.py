@@ -133,7 +133,10 @@ def _alike(data: Bytes, start: int, end: int, count: int) -> Numbers | None:
     if rest:
         return None
     starts = np.arange(start, end, size, dtype=np.int64)
-    lengths, after = read(data, starts)
+    try:
+        lengths, after = read(data, starts)
+    except Unreadable:  # they are of several sizes after all, and this is the middle of one
+        return None
     return starts if bool((after + lengths == starts + size).all()) else None
 
 
