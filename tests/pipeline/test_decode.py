@@ -20,6 +20,11 @@ ALL = tuple(TYPES)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+def shown(name: str) -> str:
+    """As Spark can hold it: where a byte is not UTF-8, something that stands for it."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
 def plain_rows(data: bytes, *, start: int = 0, end: int | None = None) -> list[dict[str, Any]]:
     rows = []
     for place, header in iter_batches(data):
@@ -33,7 +38,7 @@ def plain_rows(data: bytes, *, start: int = 0, end: int | None = None) -> list[d
                     "offset": record.offset,
                     "timestamp": EPOCH + timedelta(milliseconds=record.timestamp),
                     "timestampType": int(header.is_log_append_time),
-                    "headers": [{"key": name, "value": value} for name, value in record.headers] or None,
+                    "headers": [{"key": shown(name), "value": value} for name, value in record.headers] or None,
                 }
                 rows.append(row)
     return rows
