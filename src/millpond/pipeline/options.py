@@ -1,7 +1,7 @@
 """The options of `format("millpond")`, named as Spark's kafka source and sink name theirs where they mean the same.
 
 Invariant: an option that is not known, or means nothing where it is given, is refused with what to write instead;
-nothing is ignored but what only tunes another client (IGNORED).
+nothing is ignored but what is Spark's own, or only tunes another client (IGNORED).
 Pure. Driven by source.py and sink.py. `GUIDE` is what the table in docs/guides/spark.md is made from.
 """
 
@@ -57,7 +57,8 @@ GUIDE: Final = {
 """By name: the default, and what it means."""
 
 IGNORED: Final = frozenset(
-    {"kafkaconsumer.polltimeoutms", "fetchoffset.numretries", "fetchoffset.retryintervalms", "groupidprefix", "path"}
+    {"kafkaconsumer.polltimeoutms", "fetchoffset.numretries", "fetchoffset.retryintervalms", "groupidprefix"}
+    | {"path", "checkpointlocation", "queryname"}
 )
 
 _READING: Final = frozenset(

@@ -31,6 +31,8 @@ _LENGTH_AT: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
+    asked: int
+    """From this offset on; the first batch may begin before it."""
     data: memoryview
     """Whole batches, back to back; empty where the log had none."""
     next_offset: int
@@ -47,7 +49,7 @@ def read_span(
             topic=span.at.topic,
             partition=span.at.partition,
             columns=columns,
-            start=span.start,
+            start=fetched.asked,
             end=span.end,
         )
         if batch.num_rows:
@@ -148,7 +150,7 @@ async def _fetch_once(cluster: Cluster, at: TopicPartition, offset: int, bytes_m
     if code or part is None:
         raise refusal(code, None, of=str(at))
     data, next_offset = _whole(memoryview(part.records or b""), offset)
-    return Fetched(data, next_offset, part.high_watermark)
+    return Fetched(offset, data, next_offset, part.high_watermark)
 
 
 def _whole(data: memoryview, offset: int) -> tuple[memoryview, int]:

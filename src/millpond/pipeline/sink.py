@@ -33,6 +33,7 @@ from millpond.client.settings import ProducerSettings
 from millpond.model.errors import InvalidRecord, InvalidSetting, UnknownTopicOrPartition
 from millpond.model.ids import TimestampMs, TopicPartition
 from millpond.model.limits import MIB
+from millpond.pipeline.complaints import plainly
 from millpond.pipeline.encode import check_headers, cut_by_size, encode_rows, lengths_of
 from millpond.pipeline.link import Link
 from millpond.pipeline.options import WriteOptions
@@ -95,6 +96,7 @@ def check_schema(schema: StructType, options: WriteOptions) -> None:
         raise InvalidSetting("no topic is named; set the option topic, or add a column topic")
 
 
+@plainly
 def write_all(options: WriteOptions, batches: Iterator[pa.RecordBatch]) -> RowsWritten:
     context = TaskContext.get()
     turn = 0 if context is None else context.partitionId()

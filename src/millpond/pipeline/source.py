@@ -33,6 +33,7 @@ from pyspark.sql.types import StructType
 from millpond.model.errors import OffsetOutOfRange, UnknownTopicOrPartition
 from millpond.model.ids import TopicPartition
 from millpond.pipeline.columns import DDL
+from millpond.pipeline.complaints import plainly, plainly_each
 from millpond.pipeline.filters import Conditions
 from millpond.pipeline.link import Link
 from millpond.pipeline.options import Kind, ReadOptions, read_options, write_options
@@ -47,20 +48,25 @@ class MillpondSource(DataSource):
     def name(cls) -> str:
         return "millpond"
 
+    @plainly
     def schema(self) -> str:
         """Of a reader: of a stream too, whose other options are checked when it starts."""
         kind: Kind = "batch" if any(name.startswith("ending") for name in self.options) else "stream"
         return ", ".join(f"{name} {DDL[name]}" for name in read_options(self.options, kind).columns)
 
+    @plainly
     def reader(self, schema: StructType) -> DataSourceReader:
         return BatchReader(read_options(self.options, "batch"))
 
+    @plainly
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         return StreamReader(read_options(self.options, "stream"))
 
+    @plainly
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         return BatchSink(write_options(self.options), schema)
 
+    @plainly
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
         return StreamSink(write_options(self.options), schema)
 
@@ -70,6 +76,7 @@ class SpanPartition(InputPartition):
     span: Span
 
 
+@plainly_each
 def _read(options: ReadOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
     """In a task. Spark asks with an empty partition where there is nothing to read."""
     if isinstance(partition, SpanPartition):
@@ -89,6 +96,7 @@ class BatchReader(DataSourceReader):
         self._conditions = Conditions()
         self.pushFilters = _Offer(self._conditions)  # type: ignore[method-assign]
 
+    @plainly
     def partitions(self) -> Sequence[InputPartition]:
         options, conditions = self._options, self._conditions
         with Link(options.connection) as link:
@@ -143,12 +151,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # Offsets
 
+    @plainly
     def initialOffset(self) -> OffsetsJson:  # noqa: N802 - Spark's name
         link, options = self._connected(), self._options
         known = subscribed(link, options)
         check_named(options.starting, known, options)
         return to_json(placed(link, options.starting, known, options))
 
+    @plainly
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._target = self._ends()
 
@@ -160,6 +170,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMaxBytes(self._options.bytes_per_trigger_max)
         return ReadAllAvailable()
 
+    @plainly
     def latestOffset(self, start: OffsetsJson, limit: ReadLimit) -> OffsetsJson:  # noqa: N802
         """Everything before `start` has been dealt with: Spark asks for the next batch when the last one is done."""
         starts = from_json(start)
@@ -171,6 +182,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ends = self._limited(starts, ends)
         return to_json(ends)
 
+    @plainly
     def reportLatestOffset(self) -> OffsetsJson:  # noqa: N802
         return to_json(self._ends())
 
@@ -208,6 +220,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # Reading
 
+    @plainly
     def partitions(self, start: OffsetsJson, end: OffsetsJson) -> Sequence[InputPartition]:
         ends = from_json(end)
         starts = self._with_new(from_json(start), ends)
