@@ -37,12 +37,17 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 class TakeTurns(LoadScopeScheduling):  # type: ignore[misc] # xdist has no types
-    """Tests that start processes run one after the other; chaos beside them, since it takes long and claims little."""
+    """Tests that start processes run one after the other; chaos beside them, since it takes long and claims little.
+
+    Those of the pipeline share one Spark session.
+    """
 
     def _split_scope(self, nodeid: str) -> str:
         path = nodeid.partition("::")[0]
         if path.endswith("test_chaos.py"):
             return "chaos"
+        if path.startswith("tests/pipeline/"):
+            return "pipeline"
         return "processes" if starts_processes(ROOT.parent / path) else nodeid
 
 
