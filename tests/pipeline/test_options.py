@@ -55,6 +55,9 @@ def test_names_are_taken_however_they_are_written() -> None:
         (ORDERS | {"failOnDataLoss": "perhaps"}, "batch", "true or false"),
         (ORDERS | {"minPartitions": "0"}, "batch", "at least 1"),
         (ORDERS | {"columns": "key,wert"}, "batch", "each once"),
+        (ORDERS | {"value.format": "xml"}, "batch", "raw or json"),
+        (ORDERS | {"value.format": "json"}, "batch", "are given together"),
+        (ORDERS | {"value.schema": "a int", "value.format": "json", "columns": "key"}, "batch", "not among columns"),
         (ORDERS | {"topic": "x"}, "batch", "means nothing to a batch read"),
     ],
 )

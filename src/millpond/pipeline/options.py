@@ -45,6 +45,8 @@ GUIDE: Final = {
     "maxRecordsPerPartition": ("1000000", "a range of more offsets than this is split"),
     "includeHeaders": ("false", "a column `headers`"),
     "columns": ("all but headers", "only these columns, with commas between: what is not read costs nothing"),
+    "value.format": ("raw", "`json` reads values into a typed column; what is not JSON goes to a column `malformed`"),
+    "value.schema": ("", "of `json` values, as Spark writes types: `client string, value double`"),
     "maxOffsetsPerTrigger": ("", "of a stream: at most so many offsets in a micro-batch"),
     "maxBytesPerTrigger": ("", "of a stream: about so many bytes on the wire, judged by a sample of each partition"),
     "kafka.group.id": ("", "a stream's progress is committed under this group, so that lag tools see it"),
@@ -65,7 +67,7 @@ _READING: Final = frozenset(
     {"subscribe", "subscribepattern", "assign", "startingoffsets", "startingtimestamp", "startingoffsetsbytimestamp"}
     | {"startingoffsetsbytimestampstrategy", "endingoffsets", "endingtimestamp", "endingoffsetsbytimestamp"}
     | {"failondataloss", "minpartitions", "maxrecordsperpartition", "includeheaders", "columns", "fetchbytes"}
-    | {"maxoffsetspertrigger", "maxbytespertrigger", "kafka.group.id"}
+    | {"value.format", "value.schema", "maxoffsetspertrigger", "maxbytespertrigger", "kafka.group.id"}
 )
 _BATCH_ONLY: Final = frozenset({"endingoffsets", "endingtimestamp", "endingoffsetsbytimestamp"})
 _WRITING: Final = frozenset({"topic", "kafka.compression.type", "kafka.batch.size"})
@@ -101,6 +103,8 @@ class ReadOptions:
     partitions_min: int | None
     records_per_partition_max: int
     columns: tuple[str, ...]
+    value_schema: str | None
+    """Of JSON; None where values stay bytes."""
     fetch_bytes: int
     offsets_per_trigger_max: int | None
     bytes_per_trigger_max: int | None
@@ -142,6 +146,7 @@ def read_options(given: Mapping[str, str], kind: Kind) -> ReadOptions:
         partitions_min=_number(options, "minpartitions"),
         records_per_partition_max=_number(options, "maxrecordsperpartition") or 1_000_000,
         columns=_columns(options),
+        value_schema=_value_schema(options),
         fetch_bytes=_number(options, "fetchbytes") or 4 * MIB,
         offsets_per_trigger_max=_number(options, "maxoffsetspertrigger"),
         bytes_per_trigger_max=_number(options, "maxbytespertrigger"),
@@ -226,6 +231,19 @@ def _columns(options: Mapping[str, str]) -> tuple[str, ...]:
     if not asked or any(each not in by_name for each in asked) or len(set(asked)) != len(asked):
         raise InvalidSetting(f"columns is {options['columns']!r}; it is some of {', '.join(TYPES)}, each once")
     return tuple(by_name[each] for each in asked)
+
+
+def _value_schema(options: Mapping[str, str]) -> str | None:
+    form, schema = options.get("value.format", "raw").strip().lower(), options.get("value.schema")
+    if form not in ("raw", "json"):
+        raise InvalidSetting(f"value.format is {options['value.format']!r}; it is raw or json")
+    if (form == "json") != (schema is not None):
+        raise InvalidSetting(
+            'value.format json and value.schema, such as "client string, value double", are given together'
+        )
+    if schema is not None and "value" not in _columns(options):
+        raise InvalidSetting("value.format is json, and value is not among columns; add it")
+    return schema
 
 
 def _truth(options: Mapping[str, str], name: str, *, default: bool) -> bool:

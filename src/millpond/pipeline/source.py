@@ -21,6 +21,7 @@ from pyspark.sql.datasource import (
     Filter,
     InputPartition,
 )
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
@@ -41,6 +42,7 @@ from millpond.pipeline.planning import Span, limited, limited_by_bytes, spans_of
 from millpond.pipeline.positions import EARLIEST, LATEST, Offsets, OffsetsJson, Position, from_json, to_json
 from millpond.pipeline.reading import bytes_per_offset, read_span
 from millpond.pipeline.sink import BatchSink, StreamSink
+from millpond.pipeline.values import MALFORMED, JsonValues, check_readable
 
 
 class MillpondSource(DataSource):
@@ -51,16 +53,22 @@ class MillpondSource(DataSource):
     @plainly
     def schema(self) -> str:
         """Of a reader: of a stream too, whose other options are checked when it starts."""
-        kind: Kind = "batch" if any(name.startswith("ending") for name in self.options) else "stream"
-        return ", ".join(f"{name} {DDL[name]}" for name in read_options(self.options, kind).columns)
+        where: Kind = "batch" if any(name.startswith("ending") for name in self.options) else "stream"
+        options = read_options(self.options, where)
+        types = {name: DDL[name] for name in options.columns}
+        if options.value_schema is not None:
+            types |= {"value": f"struct<{options.value_schema}>", MALFORMED: "binary"}
+        return ", ".join(f"{name} {kind}" for name, kind in types.items())
 
     @plainly
     def reader(self, schema: StructType) -> DataSourceReader:
-        return BatchReader(read_options(self.options, "batch"))
+        options = read_options(self.options, "batch")
+        return BatchReader(options, _json_of(options, schema))
 
     @plainly
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        return StreamReader(read_options(self.options, "stream"))
+        options = read_options(self.options, "stream")
+        return StreamReader(options, _json_of(options, schema))
 
     @plainly
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
@@ -76,23 +84,34 @@ class SpanPartition(InputPartition):
     span: Span
 
 
+def _json_of(options: ReadOptions, schema: StructType) -> pa.StructType | None:
+    """The type of a typed value column, as Arrow has it; None where values stay bytes."""
+    if options.value_schema is None:
+        return None
+    kind = to_arrow_schema(schema, timezone="UTC").field("value").type
+    check_readable(kind)
+    return kind
+
+
 @plainly_each
-def _read(options: ReadOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+def _read(options: ReadOptions, json: pa.StructType | None, partition: InputPartition) -> Iterator[pa.RecordBatch]:
     """In a task. Spark asks with an empty partition where there is nothing to read."""
     if isinstance(partition, SpanPartition):
         with Link(options.connection) as link:
-            yield from read_span(
+            batches = read_span(
                 link,
                 partition.span,
                 columns=options.columns,
                 fetch_bytes=options.fetch_bytes,
                 fail_on_data_loss=options.fail_on_data_loss,
             )
+            yield from batches if json is None else map(JsonValues(json).typed, batches)
 
 
 class BatchReader(DataSourceReader):
-    def __init__(self, options: ReadOptions) -> None:
+    def __init__(self, options: ReadOptions, json: pa.StructType | None) -> None:
         self._options = options
+        self._json = json
         self._conditions = Conditions()
         self.pushFilters = _Offer(self._conditions)  # type: ignore[method-assign]
 
@@ -113,7 +132,7 @@ class BatchReader(DataSourceReader):
         return [SpanPartition(span) for span in spans]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return _read(self._options, partition)
+        return _read(self._options, self._json, partition)
 
 
 class _Offer:
@@ -133,8 +152,9 @@ class _Offer:
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    def __init__(self, options: ReadOptions) -> None:
+    def __init__(self, options: ReadOptions, json: pa.StructType | None) -> None:
         self._options = options
+        self._json = json
         self._link: Link | None = None
         self._target: Offsets | None = None
         """Where an AvailableNow query ends."""
@@ -142,7 +162,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __getstate__(self) -> dict[str, Any]:
         """Tasks get the options; the connection stays with the driver."""
-        return {"_options": self._options, "_link": None, "_target": None, "_committed": {}}
+        return self.__dict__ | {"_link": None, "_target": None, "_committed": {}}
 
     def _connected(self) -> Link:
         if self._link is None:
@@ -229,7 +249,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [SpanPartition(span) for span in spans]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return _read(self._options, partition)
+        return _read(self._options, self._json, partition)
 
     # Progress
 
