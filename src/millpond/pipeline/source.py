@@ -214,7 +214,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Ends that go back on nothing: a partition that is gone, or shorter than what was read, has lost something."""
         for at, start in starts.items():
             if ends.get(at, -1) < start:
-                if self._target is None and self._options.fail_on_data_loss:
+                if self._options.fail_on_data_loss:
                     now = f"ends at {ends[at]}" if at in ends else "is not there any more"
                     raise OffsetOutOfRange(
                         f"{at} was read up to offset {start}, and now {now}: the topic was deleted or made anew. Start "
