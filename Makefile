@@ -48,7 +48,7 @@ chaos: .venv/.ready  ## three brokers killed, cut off, without power, under load
 	@$(BIN)/python -m tests.interop.chaos --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
 lock:  ## write requirements.lock anew (needs uv)
-	uv pip compile --universal --python-version 3.11 --generate-hashes --group dev --no-header -o requirements.lock pyproject.toml
+	uv pip compile --universal --python-version 3.11 --generate-hashes --extra spark --group dev --no-header -o requirements.lock pyproject.toml
 
 clean:  ## remove what the verbs made
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist bench/results bench/.peers

@@ -39,12 +39,15 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 class TakeTurns(LoadScopeScheduling):  # type: ignore[misc] # xdist has no types
-    """Tests that start processes run one after the other; beside them what takes long and claims little."""
+    """Tests that start processes run one after the other; beside them what takes long and claims little. Those of the
+    pipeline share one Spark session."""
 
     def _split_scope(self, nodeid: str) -> str:
         path = ROOT.parent / nodeid.partition("::")[0]
         if path in BESIDE:
             return path.name
+        if path.is_relative_to(ROOT / "pipeline"):
+            return "pipeline"
         return "processes" if starts_processes(path) else nodeid
 
 

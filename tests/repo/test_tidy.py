@@ -89,7 +89,7 @@ def test_every_module_is_used() -> None:
     """A source module that nothing imports is dead, or a front door: those are named here."""
     by_key = {f"millpond.api.kafka.handlers.{api.module}" for api in SERVED.values()}
     by_key |= {f"millpond.api.cluster.handlers.{api.module}" for api in CLUSTER_APIS.values()}
-    doors = by_key | {"millpond.cli.__main__", "millpond.testing.pytest_plugin"}
+    doors = by_key | {"millpond.cli.__main__", "millpond.pipeline.daemon", "millpond.testing.pytest_plugin"}
     imported = {
         name for path in PYTHON for node in ast.walk(ast.parse(path.read_text())) for name in imported_modules(node)
     }

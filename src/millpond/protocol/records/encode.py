@@ -58,7 +58,7 @@ def encode_values(
     """A batch of records that have a value and nothing else, all of one time: the fast way, for bulk."""
     _check_count(len(values))
     _check_times((), base_timestamp=timestamp)
-    return _seal(
+    return seal(
         kernel.encode_values(values),
         codec,
         BatchHeader(
@@ -95,7 +95,7 @@ def encode_batch(
     _check_count(len(records))
     timestamps = [record.timestamp for record in records]
     _check_times(timestamps, base_timestamp=timestamps[0])
-    return _seal(
+    return seal(
         kernel.encode_new(records, base_timestamp=timestamps[0]),
         codec,
         BatchHeader(
@@ -142,7 +142,7 @@ def encode_survivors(
     _check_times(timestamps, base_timestamp=base_timestamp)
     if not records:
         codec = Codec.NONE  # nothing to pack, and nothing for a reader to unpack
-    return _seal(
+    return seal(
         kernel.encode_placed(records, base_offset=of.base_offset, base_timestamp=base_timestamp),
         of.codec if codec is None else codec,
         of._replace(
@@ -182,7 +182,7 @@ def _check_survivors(records: Sequence[Record], of: BatchHeader) -> None:
     assert not offsets or of.base_offset <= offsets[0] <= offsets[-1] <= of.last_offset, "a survivor of another batch"
 
 
-def _seal(records: bytes, codec: Codec, header: BatchHeader) -> bytes:
+def seal(records: bytes, codec: Codec, header: BatchHeader) -> bytes:
     """The batch that `header` describes, apart from its codec bits, length and checksum, which are filled in here."""
     if len(records) > INFLATED_BYTES_MAX:
         raise BatchTooLarge(

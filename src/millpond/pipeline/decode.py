@@ -1,0 +1,384 @@
+"""Record batches to an Arrow record batch, column by column: what a message costs is a few numpy operations' share.
+
+Only where a record begins is found in Python, record by record, because each record says where the next one is; and
+not even that where all records of a batch are of one size. From there on every field is read of all records at once.
+Keys and values are cut out by Arrow: their boundaries, in order, make one array over the bytes as they came, of which
+every third element or so is a key or a value, and `take` copies those.
+
+Invariant: `decode_batches` gives exactly the messages that `decode_batch` finds in the same bytes, or raises what it
+raises. Whatever looks odd here is left to it. Pure. Driven by reading.py; a compiled kernel could stand in for it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millpond.model.errors import MalformedBatch
+from millpond.model.limits import HEADERS_PER_RECORD_MAX
+from millpond.model.ports import Buffer
+from millpond.pipeline.columns import HEADER, TIMESTAMP, arrow_schema
+from millpond.pipeline.varints import VARLONG_BYTES_MAX, Bytes, Mask, Numbers, Unreadable, read
+from millpond.protocol.compression import Codec, decompress
+from millpond.protocol.records import HEADER_BYTES, BatchHeader, decode_batch, iter_batches
+from millpond.protocol.records.kernel import RECORD_BYTES_MIN, TIMESTAMP_DISTANCE_MAX
+
+ALIKE_MIN: Final = 8
+"""Fewer records than this are not worth a look at whether they are all of one size."""
+_MICROSECONDS: Final = 1000
+_TIMESTAMP_MS_MAX: Final = (2**63 - 1) // _MICROSECONDS
+
+
+def decode_batches(
+    data: Buffer,
+    *,
+    topic: str,
+    partition: int,
+    columns: tuple[str, ...],
+    start: int = 0,
+    end: int | None = None,
+) -> pa.RecordBatch:
+    """The messages of the batches in `data`, back to back, from offset `start` on and before `end`."""
+    batches = [
+        (place, header)
+        for place, header in iter_batches(data)
+        if not header.is_control
+        and header.record_count
+        and header.last_offset >= start
+        and (end is None or header.base_offset < end)
+    ]
+    if not batches:
+        return _empty(columns)
+    content = _Content.of(data, batches)
+    try:
+        fields = _read_fields(content, with_headers="headers" in columns)
+    except Unreadable:
+        raise _reason(data, batches) from None
+    wanted = _wanted(fields.offsets, start, end)
+    return _Table(content, fields, topic, partition, wanted).record_batch(columns)
+
+
+def _empty(columns: tuple[str, ...]) -> pa.RecordBatch:
+    schema = arrow_schema(columns)
+    return pa.RecordBatch.from_arrays([pa.array([], each.type) for each in schema], schema=schema)
+
+
+def _reason(data: Buffer, batches: Sequence[tuple[int, BatchHeader]]) -> Exception:
+    """What the usual way has to say of batches that are unreadable here."""
+    for place, _ in batches:
+        try:
+            decode_batch(data, place)
+        except Exception as error:
+            return error
+    return MalformedBatch("records that one decoder reads and another does not: please report this, with the batch")
+
+
+# Bytes, and where records begin in them
+
+
+@dataclass(frozen=True, slots=True)
+class _Content:
+    """The records of several batches, inflated, in one array of bytes."""
+
+    data: Bytes
+    headers: list[BatchHeader]
+    counts: Numbers
+    starts: list[int]
+    """Of each batch's records in `data`."""
+    ends: list[int]
+
+    @classmethod
+    def of(cls, data: Buffer, batches: Sequence[tuple[int, BatchHeader]]) -> "_Content":
+        headers = [header for _, header in batches]
+        if all(header.codec is Codec.NONE for header in headers):
+            whole: Buffer = data
+            starts = [place + HEADER_BYTES for place, _ in batches]
+            ends = [place + header.size for place, header in batches]
+        else:
+            view = memoryview(data)
+            parts = [_inflated(view, place, header) for place, header in batches]
+            sizes = np.cumsum([len(each) for each in parts]).tolist()
+            whole, starts, ends = b"".join(parts), [0, *sizes[:-1]], sizes
+        counts = np.array([header.record_count for header in headers], np.int64)
+        return cls(np.frombuffer(whole, np.uint8), headers, counts, starts, ends)
+
+    def each(self, numbers: Sequence[int]) -> Numbers:
+        """A number of each batch, for each of its records."""
+        return np.repeat(np.array(numbers, np.int64), self.counts)
+
+
+def _inflated(view: memoryview, place: int, header: BatchHeader) -> Buffer:
+    content = view[place + HEADER_BYTES : place + header.size]
+    return content if header.codec is Codec.NONE else decompress(header.codec, content)
+
+
+def _record_starts(content: _Content) -> Numbers:
+    raw = content.data.data
+    found: list[Numbers] = []
+    for header, start, end in zip(content.headers, content.starts, content.ends, strict=True):
+        count = header.record_count
+        if count * RECORD_BYTES_MIN > end - start:
+            raise Unreadable
+        alike = _alike(content.data, start, end, count) if count >= ALIKE_MIN else None
+        found.append(np.array(_chased(raw, start, end, count), np.int64) if alike is None else alike)
+    return np.concatenate(found)
+
+
+def _alike(data: Bytes, start: int, end: int, count: int) -> Numbers | None:
+    """Where records begin that are all of one size; None where they are not."""
+    size, rest = divmod(end - start, count)
+    if rest:
+        return None
+    starts = np.arange(start, end, size, dtype=np.int64)
+    try:
+        lengths, after = read(data, starts)
+    except Unreadable:  # they are of several sizes after all, and this is the middle of one
+        return None
+    return starts if bool((after + lengths == starts + size).all()) else None
+
+
+def _chased(raw: memoryview, start: int, end: int, count: int) -> list[int]:
+    """From each record's length to the next record: the one loop over records."""
+    starts = [0] * count
+    place = start
+    try:
+        for number in range(count):
+            starts[number] = place
+            byte = raw[place]
+            if byte < 0x80:
+                place += (byte >> 1) + 1
+            elif (second := raw[place + 1]) < 0x80:
+                place += ((byte & 0x7F | second << 7) >> 1) + 2
+            else:
+                place = _after_long(raw, place)
+            if place > end:
+                raise Unreadable
+    except IndexError:
+        raise Unreadable from None
+    if place != end:
+        raise Unreadable
+    return starts
+
+
+def _after_long(raw: memoryview, place: int) -> int:
+    length = shift = 0
+    while shift < 35:
+        byte = raw[place]
+        place += 1
+        length |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return place + (length >> 1)
+        shift += 7
+    raise Unreadable
+
+
+# The fields of all records
+
+
+class _Headers(NamedTuple):
+    """Of all records, in order."""
+
+    counts: Numbers
+    name_starts: Numbers
+    name_ends: Numbers
+    value_starts: Numbers
+    value_ends: Numbers
+    without_value: Mask
+
+
+class _Fields(NamedTuple):
+    timestamps_ms: Numbers
+    offsets: Numbers
+    key_starts: Numbers
+    key_ends: Numbers
+    without_key: Mask
+    value_starts: Numbers
+    value_ends: Numbers
+    without_value: Mask
+    headers: _Headers | None
+
+
+def _read_fields(content: _Content, *, with_headers: bool) -> _Fields:
+    data = content.data
+    lengths, place = read(data, _record_starts(content))
+    ends = place + lengths
+    _check((lengths >= 0) & (ends <= len(data)))
+    deltas_ms, place = read(data, place + 1, bytes_max=VARLONG_BYTES_MAX)
+    _check((deltas_ms <= TIMESTAMP_DISTANCE_MAX) & (deltas_ms >= -TIMESTAMP_DISTANCE_MAX - 1))
+    deltas, place = read(data, place)
+    key_starts, key_ends, without_key = _read_bytes(data, place, ends)
+    value_starts, value_ends, without_value = _read_bytes(data, key_ends, ends)
+    header_counts, place = read(data, value_ends)
+    headers = _read_headers(data, place, ends, header_counts) if with_headers or header_counts.any() else None
+    if headers is None:
+        _check(place == ends)
+    offsets = content.each([header.base_offset for header in content.headers]) + deltas
+    _check_offsets(content, deltas)
+    return _Fields(
+        _timestamps(content, deltas_ms),
+        offsets,
+        key_starts,
+        key_ends,
+        without_key,
+        value_starts,
+        value_ends,
+        without_value,
+        headers,
+    )
+
+
+def _check(holds: Any) -> None:  # noqa: ANN401 - an array of truths, or one
+    if not np.all(holds):
+        raise Unreadable
+
+
+def _read_bytes(data: Bytes, place: Numbers, ends: Numbers) -> tuple[Numbers, Numbers, Mask]:
+    """Where these fields begin and end, and which of them are null."""
+    lengths, starts = read(data, place)
+    missing = lengths < 0
+    if missing.any():
+        _check(lengths >= -1)
+        lengths = np.where(missing, 0, lengths)
+    stops = starts + lengths
+    _check(stops <= ends)
+    return starts, stops, missing
+
+
+def _read_headers(data: Bytes, place: Numbers, ends: Numbers, counts: Numbers) -> _Headers:
+    """The first header of all records that have one, then the second of those that have two, and so on."""
+    _check((counts >= 0) & (counts <= HEADERS_PER_RECORD_MAX))
+    rows: list[Numbers] = []
+    found: list[tuple[Any, ...]] = []
+    place = place.copy()
+    having = np.flatnonzero(counts)
+    for number in range(int(counts.max(initial=0))):
+        having = having[counts[having] > number]
+        limits = ends[having]
+        name_starts, name_ends, without_name = _read_bytes(data, place[having], limits)
+        _check(~without_name)
+        value_starts, value_ends, without_value = _read_bytes(data, name_ends, limits)
+        place[having] = value_ends
+        rows.append(having)
+        found.append((name_starts, name_ends, value_starts, value_ends, without_value))
+    _check(place == ends)
+    if not rows:
+        nothing = np.zeros(0, np.int64)
+        return _Headers(counts, nothing, nothing, nothing, nothing, np.zeros(0, np.bool_))
+    order = np.argsort(np.concatenate(rows), kind="stable")
+    columns = [np.concatenate(each)[order] for each in zip(*found, strict=True)]
+    return _Headers(counts, *columns)
+
+
+def _timestamps(content: _Content, deltas_ms: Numbers) -> Numbers:
+    for header in content.headers:
+        _check(abs(header.base_timestamp) <= TIMESTAMP_DISTANCE_MAX)
+    times = content.each([header.base_timestamp for header in content.headers]) + deltas_ms
+    if any(header.is_log_append_time for header in content.headers):
+        by_log = content.each([header.is_log_append_time for header in content.headers])
+        times = np.where(by_log, content.each([header.max_timestamp for header in content.headers]), times)
+    return times
+
+
+def _check_offsets(content: _Content, deltas: Numbers) -> None:
+    """They rise within each batch, and stay within what it covers."""
+    _check((deltas >= 0) & (deltas <= content.each([header.last_offset_delta for header in content.headers])))
+    rises = np.diff(deltas) > 0
+    rises[np.cumsum(content.counts)[:-1] - 1] = True
+    _check(rises)
+
+
+def _wanted(offsets: Numbers, start: int, end: int | None) -> slice:
+    """Offsets rise within a batch, and from batch to batch in a log."""
+    first = 0 if offsets[0] >= start else int(np.searchsorted(offsets, start))
+    last = len(offsets) if end is None or offsets[-1] < end else int(np.searchsorted(offsets, end))
+    return slice(first, max(first, last))
+
+
+# Arrow
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    content: _Content
+    fields: _Fields
+    topic: str
+    partition: int
+    wanted: slice
+
+    def record_batch(self, columns: tuple[str, ...]) -> pa.RecordBatch:
+        cut = self._cut(columns)
+        arrays = [cut[name] if name in cut else self._column(name) for name in columns]
+        return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(columns))
+
+    def _column(self, name: str) -> pa.Array:
+        count = self.wanted.stop - self.wanted.start
+        match name:
+            case "topic":
+                return pa.repeat(pa.scalar(self.topic), count)
+            case "partition":
+                return pa.array(np.full(count, self.partition, np.int32))
+            case "offset":
+                return pa.array(self.fields.offsets[self.wanted])
+            case "timestamp":
+                times = np.clip(self.fields.timestamps_ms[self.wanted], -_TIMESTAMP_MS_MAX, _TIMESTAMP_MS_MAX)
+                return pa.array(times * _MICROSECONDS).view(TIMESTAMP)
+            case "timestampType":
+                kinds = self.content.each([header.is_log_append_time for header in self.content.headers])
+                return pa.array(kinds[self.wanted].astype(np.int32))
+            case _:
+                assert name == "headers", name
+                return self._headers()
+
+    def _cut(self, columns: tuple[str, ...]) -> dict[str, pa.Array]:
+        """Keys and values, as far as they are asked for."""
+        fields, wanted = self.fields, self.wanted
+        parts = {
+            "key": (fields.key_starts[wanted], fields.key_ends[wanted], fields.without_key[wanted]),
+            "value": (fields.value_starts[wanted], fields.value_ends[wanted], fields.without_value[wanted]),
+        }
+        asked = [name for name in ("key", "value") if name in columns]
+        return dict(zip(asked, _pieces(self.content.data, [parts[name] for name in asked]), strict=True))
+
+    def _headers(self) -> pa.Array:
+        headers = self.fields.headers
+        assert headers is not None
+        bounds = np.concatenate(([0], np.cumsum(headers.counts)))
+        mine = slice(int(bounds[self.wanted.start]), int(bounds[self.wanted.stop]))
+        names, values = _pieces(
+            self.content.data,
+            [
+                (headers.name_starts[mine], headers.name_ends[mine], np.zeros(mine.stop - mine.start, np.bool_)),
+                (headers.value_starts[mine], headers.value_ends[mine], headers.without_value[mine]),
+            ],
+        )
+        pairs = pa.StructArray.from_arrays([_text(names), values], fields=list(HEADER))
+        places = (bounds[self.wanted.start : self.wanted.stop + 1] - mine.start).astype(np.int32)
+        without = pa.array(headers.counts[self.wanted] == 0)
+        return pa.ListArray.from_arrays(pa.array(places), pairs, mask=without)
+
+
+def _text(names: pa.Array) -> pa.Array:
+    try:
+        return pc.cast(names, pa.string())
+    except pa.ArrowInvalid:  # a name that is not UTF-8: Kafka never forbade it, Spark has no string for it
+        return pa.array([name.decode("utf-8", "replace") for name in names.to_pylist()], pa.string())
+
+
+def _pieces(data: Bytes, parts: Sequence[tuple[Numbers, Numbers, Mask]]) -> list[pa.Array]:
+    """Arrays of the bytes between starts and ends; the parts of one row lie in order, and rows one after another."""
+    count = len(parts[0][0]) if parts else 0
+    stride = 2 * len(parts)
+    bounds = np.empty(count * stride + 1, np.int32)
+    for number, (starts, ends, _) in enumerate(parts):
+        bounds[2 * number : -1 : stride] = starts
+        bounds[2 * number + 1 : -1 : stride] = ends
+    bounds[-1] = bounds[-2] if count else 0
+    whole = pa.BinaryArray.from_buffers(pa.binary(), len(bounds) - 1, [None, pa.py_buffer(bounds), pa.py_buffer(data)])
+    cut = []
+    for number, (_, _, missing) in enumerate(parts):
+        places = np.arange(2 * number, count * stride, stride, dtype=np.int32)
+        cut.append(whole.take(pa.array(places, mask=missing if missing.any() else None)))
+    return cut

@@ -1,0 +1,180 @@
+"""A span of a partition as Arrow record batches: fetches ahead by one answer while the last one is decoded.
+
+Invariant: every message of the span that the log has comes once, in order, or an error says what is missing. Where
+messages have gone before they were read, that is an error that says so, unless losing them was allowed.
+Driven by source.py, in Spark's tasks.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from millpond.client.cluster import Cluster, Purpose
+from millpond.client.offsets import EARLIEST
+from millpond.client.refusals import NEW_LEADER_CODES, refusal
+from millpond.model.errors import BrokerUnreachable, NotLeader, OffsetOutOfRange
+from millpond.model.ids import TopicPartition
+from millpond.pipeline.decode import decode_batches
+from millpond.pipeline.link import Link
+from millpond.pipeline.planning import Span
+from millpond.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from millpond.protocol.records import HEADER_BYTES, LENGTH_END, parse_header
+
+WAIT_MS: Final = 500
+SAMPLE_BYTES: Final = 64 * 1024
+_LENGTH_AT: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    asked: int
+    """From this offset on; the first batch may begin before it."""
+    data: memoryview
+    """Whole batches, back to back; empty where the log had none."""
+    next_offset: int
+    high_watermark: int
+
+
+def read_span(
+    link: Link, span: Span, *, columns: tuple[str, ...], fetch_bytes: int, fail_on_data_loss: bool
+) -> Iterator[pa.RecordBatch]:
+    reader = _SpanReader(link, span, fetch_bytes, fail_on_data_loss)
+    for fetched in reader.answers():
+        batch = decode_batches(
+            fetched.data,
+            topic=span.at.topic,
+            partition=span.at.partition,
+            columns=columns,
+            start=fetched.asked,
+            end=span.end,
+        )
+        if batch.num_rows:
+            yield batch
+
+
+class _SpanReader:
+    def __init__(self, link: Link, span: Span, fetch_bytes: int, fail_on_data_loss: bool) -> None:
+        self._link = link
+        self._span = span
+        self._fetch_bytes = fetch_bytes
+        self._fail_on_data_loss = fail_on_data_loss
+
+    def answers(self) -> Iterator[Fetched]:
+        place, end = self._span.start, self._span.end
+        coming = self._begin(place)
+        try:
+            while place < end:
+                try:
+                    fetched = coming.result()
+                except OffsetOutOfRange:
+                    place = self._after_loss(place)
+                    coming = self._begin(place)
+                    continue
+                place = fetched.next_offset
+                coming = self._begin(place)
+                yield fetched
+        finally:
+            coming.cancel()
+
+    def _begin(self, place: int) -> "Future[Fetched]":
+        if place >= self._span.end:
+            return Future()
+        cluster = self._link.cluster
+        return self._link.begin(fetch_some(cluster, self._span.at, place, self._fetch_bytes))
+
+    def _after_loss(self, place: int) -> int:
+        """Where to go on; raises where nothing may be lost."""
+        at, end = self._span.at, self._span.end
+        first = self._link.offsets({at: EARLIEST})[at]
+        went = min(first, end) if first > place else end
+        reason = (
+            f"it now begins at {first}: they were deleted by retention, or by hand, before they were read"
+            if first > place
+            else "its log ends before them: the topic was made anew, or a broker without them was elected"
+        )
+        if self._fail_on_data_loss:
+            raise OffsetOutOfRange(
+                f"{at}: the messages from offset {place} to {went - 1} are gone; {reason}. Keep more "
+                "(retention.ms, retention.bytes) or read sooner; set failOnDataLoss to false to go on without them"
+            )
+        return went
+
+
+async def fetch_some(cluster: Cluster, at: TopicPartition, offset: int, bytes_max: int) -> Fetched:
+    """At least one batch from `offset` on; waits for one, since it was there when the span was planned."""
+
+    async def fetch() -> Fetched:
+        found = await _fetch_once(cluster, at, offset, bytes_max)
+        if not found.data:
+            # A new leader may not know yet how far consumers may read.
+            raise NotLeader(f"{at}: offset {offset} was there, and now the log ends at {found.high_watermark}")
+        return found
+
+    try:
+        return await cluster.retrying(fetch)
+    except NotLeader as error:
+        raise OffsetOutOfRange(str(error)) from None
+
+
+async def _fetch_once(cluster: Cluster, at: TopicPartition, offset: int, bytes_max: int) -> Fetched:
+    leader = cluster.view.leader_of(at)
+    if leader is None:
+        await cluster.refresh([at.topic])
+        leader = cluster.view.leader_of(at)
+    if leader is None:
+        raise BrokerUnreachable(f"{at}: nobody leads it at the moment")
+    wish = FetchPartition(
+        partition=at.partition,
+        current_leader_epoch=leader.epoch,
+        fetch_offset=offset,
+        partition_max_bytes=bytes_max,
+    )
+    request = FetchRequest(
+        max_wait_ms=WAIT_MS, min_bytes=1, max_bytes=bytes_max, topics=[FetchTopic(topic=at.topic, partitions=[wish])]
+    )
+    try:
+        connection = await cluster.connection(leader.node, Purpose.DATA)
+        seconds_max = cluster.settings.request_seconds_max
+        answer = await connection.ask(request, FetchResponse, seconds_max=seconds_max)
+    except BrokerUnreachable:
+        cluster.forget_leader(at, leader.node)
+        raise
+    (part,) = answer.responses[0].partitions if answer.responses else (None,)
+    code = answer.error_code or (part.error_code if part is not None else 0)
+    if code in NEW_LEADER_CODES:
+        cluster.forget_leader(at, leader.node)
+    if code or part is None:
+        raise refusal(code, None, of=str(at))
+    data, next_offset = _whole(memoryview(part.records or b""), offset)
+    return Fetched(offset, data, next_offset, part.high_watermark)
+
+
+def _whole(data: memoryview, offset: int) -> tuple[memoryview, int]:
+    """The batches that came whole, and the offset after them."""
+    place, size = 0, len(data)
+    while place + HEADER_BYTES <= size:
+        length = int.from_bytes(data[place + _LENGTH_AT : place + LENGTH_END], "big", signed=True) + LENGTH_END
+        if place + length > size:
+            break
+        header = parse_header(data, place)
+        offset = header.next_offset
+        place += header.size
+    return data[:place], offset
+
+
+def bytes_per_offset(link: Link, starts: dict[TopicPartition, int]) -> dict[TopicPartition, float]:
+    """Of the first messages from each start on: on the wire, as they are compressed."""
+
+    async def sample(at: TopicPartition, start: int) -> tuple[TopicPartition, float]:
+        found = await _fetch_once(link.cluster, at, start, SAMPLE_BYTES)
+        base = parse_header(found.data).base_offset if found.data else start
+        return at, len(found.data) / max(1, found.next_offset - base)
+
+    async def sample_all() -> list[tuple[TopicPartition, float]]:
+        return await asyncio.gather(*(sample(at, start) for at, start in starts.items()))
+
+    return dict(link.run(link.cluster.retrying(sample_all)))

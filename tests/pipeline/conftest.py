@@ -1,0 +1,42 @@
+"""One Spark session for all tests that need one, and a broker beside it; without Java they are skipped."""
+
+import logging
+import os
+import sys
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+from millpond.model.errors import InvalidSetting
+from millpond.pipeline.session import check_java, session
+from millpond.testing.broker import InProcessBroker
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    try:
+        check_java()
+    except InvalidSetting as error:
+        pytest.skip(str(error))
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    logging.getLogger("py4j").setLevel(logging.ERROR)
+    running = session(
+        "local[2]",
+        configs={
+            "spark.ui.enabled": "false",
+            "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+            "spark.driver.memory": "512m",
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # starts fast, runs slowly
+            "spark.sql.codegen.wholeStage": "false",
+        },
+    )
+    running.sparkContext.setLogLevel("OFF")
+    yield running
+    running.stop()
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[InProcessBroker]:
+    with InProcessBroker(configs={"offsets.topic.num.partitions": "1"}) as started:
+        yield started
