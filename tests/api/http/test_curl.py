@@ -1,0 +1,39 @@
+"""The first three calls of a newcomer, by curl: answered with exactly the fields they were promised."""
+
+import json
+import shutil
+import subprocess
+from typing import Any
+
+import pytest
+
+from millpond.testing.broker import InProcessBroker
+
+pytestmark = pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not here")
+
+
+def curl(*arguments: str) -> Any:  # noqa: ANN401
+    command = ["curl", "--silent", "--show-error", "--fail-with-body", "--max-time", "30", *arguments]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return json.loads(done.stdout)
+
+
+def post(url: str, body: object) -> Any:  # noqa: ANN401
+    return curl("--header", "Content-Type: application/json", "--data", json.dumps(body), url)
+
+
+def test_produce_consume_and_subscribe(broker: InProcessBroker) -> None:
+    url = broker.http_url
+    assert (
+        post(f"{url}/api/v1/topics", {"name": "orders", "partitions": 1, "replication_factor": 1})["name"] == "orders"
+    )
+    produced = post(f"{url}/produce", {"topic": "orders", "key": "table 4", "value": "one coffee"})
+    assert produced == {"partition": 0, "offset": 0}
+    consumed = curl(f"{url}/consume?topic=orders&partition=0&offset=0&count=10")
+    assert set(consumed) == {"messages", "next_offset"}
+    assert consumed["next_offset"] == 1
+    (message,) = consumed["messages"]
+    assert (message["offset"], message["key"], message["value"]) == (0, "table 4", "one coffee")
+    subscribed = post(f"{url}/subscribe", {"group": "kitchen", "topics": ["orders"]})
+    assert subscribed["assigned_partitions"] == [{"topic": "orders", "partition": 0}]
+    assert set(subscribed) == {"assigned_partitions", "member_id", "member_epoch", "heartbeat_interval_ms"}
