@@ -77,7 +77,8 @@ def _send_one(services: Services, form: Form, messages: list[NewMessage], answer
         else:
             answer(reply_to(error))
 
-    services.producing.send(at, Parcel([record], _size(record), done))
+    size = record_bytes(record.value, record.key, record.headers)
+    services.producing.send(at, Parcel([record], size, done))
 
 
 def _send_array(services: Services, form: Form, messages: list[NewMessage], answer: Answer) -> None:
@@ -119,16 +120,15 @@ def _record(producing: Producing, form: Form, message: NewMessage, now_ms: int) 
     return at, NewRecord(bytes_of(form, message.value, "value"), key, timestamp, headers)
 
 
-def _size(record: NewRecord) -> int:
-    return record_bytes(record.value, record.key, record.headers)
-
-
 def _parts(placed: list[tuple[int, NewRecord]]) -> Iterator[tuple[list[tuple[int, NewRecord]], int]]:
     """With their sizes, so that each fits a batch, unless it is one message."""
+    sizes = [record_bytes(value, key, headers) for _, (value, key, _, headers) in placed]
+    if (total := sum(sizes)) <= BATCH_BYTES_MAX:
+        yield placed, total
+        return
     part: list[tuple[int, NewRecord]] = []
     size = 0
-    for each in placed:
-        more = _size(each[1])
+    for each, more in zip(placed, sizes, strict=True):
         if part and size + more > BATCH_BYTES_MAX:
             yield part, size
             part, size = [], 0
