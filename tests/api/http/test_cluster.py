@@ -42,6 +42,7 @@ class Three:
 
     def __exit__(self, *_: object) -> None:
         self.run(self._stop)
+        self.run(_end_the_rest)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -71,8 +72,20 @@ class Three:
     async def _stop(self) -> None:
         await asyncio.gather(*(broker.stop(grace_seconds=1) for broker in self.brokers.values()))
 
+    def stop_one(self, node: int) -> None:
+        broker = self.brokers.pop(node)
+        self.run(lambda: broker.stop(grace_seconds=1))
+
     def door(self, node: int) -> Door:
         return Door(self.brokers[node].http_port)
+
+
+async def _end_the_rest() -> None:
+    """Of the loop's tasks, as asyncio.run would."""
+    rest = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in rest:
+        task.cancel()
+    await asyncio.gather(*rest, return_exceptions=True)
 
 
 def free_ports() -> dict[int, int]:
@@ -160,3 +173,18 @@ def test_a_member_may_ask_any_broker(three: Three) -> None:
         door = three.door(node)
         assert {"group": "roamers", "state": "Stable"} in door.done("GET", "/api/v1/groups")["groups"]
         assert door.done("GET", "/api/v1/groups/roamers/lag")["messages"] == 0
+
+
+def test_when_a_leader_stops_the_others_answer_for_what_it_led(tmp_path: Path) -> None:
+    with Three(tmp_path) as three:
+        leaders = make(three, "outlives")
+        gone = leaders[0]
+        here, there = (node for node in NODES if node != gone)
+        message = {"topic": "outlives", "value": "before", "partition": 0}
+        assert three.door(here).done("POST", "/produce", message)["offset"] == 0
+        three.stop_one(gone)
+        message["value"] = "after"
+        assert three.door(here).done("POST", "/produce", message)["offset"] == 1
+        for node in (here, there):
+            found = three.door(node).done("GET", "/consume?topic=outlives&partition=0&offset=0&wait_ms=10000")
+            assert [each["value"] for each in found["messages"]] == ["before", "after"]
