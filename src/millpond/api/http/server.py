@@ -14,15 +14,23 @@ from email.utils import formatdate
 from millpond.api.http.connection import Handle, HttpConnection
 from millpond.api.http.limits import HttpLimits
 from millpond.model.ports import Clock
+from millpond.telemetry.http import HttpFacts
 
 TICK_SECONDS = 0.5
 
 
 class HttpServer:
     def __init__(
-        self, handle: Handle, limits: HttpLimits, clock: Clock, *, on_error: Callable[[BaseException], None]
+        self,
+        handle: Handle,
+        limits: HttpLimits,
+        clock: Clock,
+        facts: HttpFacts,
+        *,
+        on_error: Callable[[BaseException], None],
     ) -> None:
         self.limits = limits
+        self.facts = facts
         self.loop = asyncio.get_running_loop()
         self.on_error = on_error
         self.is_stopping = False
@@ -65,11 +73,13 @@ class HttpServer:
     def admit(self, connection: HttpConnection) -> bool | None:
         """Whether there is room for it; None where there is not even room for a refusal."""
         self._connections.add(connection)
+        self.facts.connections_open = len(self._connections)
         count, most = len(self._connections), self.limits.connections_max
         return count <= most if count <= 2 * most else None
 
     def dismiss(self, connection: HttpConnection) -> None:
         self._connections.discard(connection)
+        self.facts.connections_open = len(self._connections)
         if not self._connections and self.is_stopping:
             self._all_gone.set()
 
