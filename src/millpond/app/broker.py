@@ -35,6 +35,7 @@ from millpond.broker.drivers.upkeep import keep_up
 from millpond.broker.node import Node
 from millpond.core.metadata.broker_configs import check_static
 from millpond.core.metadata.commands import Endpoint
+from millpond.model.addresses import Address
 from millpond.model.ports import Clock, Filesystem, Rng
 from millpond.net.server import FrameServer
 from millpond.telemetry.groups import GroupFacts
@@ -120,7 +121,9 @@ class Broker:
             raise
         dispatcher.open(node)
         if door is not None:
-            door.open(node, network=server.facts, requests=dispatcher.facts, on_error=on_error)
+            at = Address(settings.host, server.port)
+            kafka = Address("localhost", server.port) if at.is_wildcard else at
+            door.open(node, kafka=kafka, network=server.facts, requests=dispatcher.facts, on_error=on_error)
         pause = settings.upkeep_seconds
         work = [keep_up(parts.metadata, parts.partitions, clock, pause_seconds=pause, on_error=on_error)]
         if parts.cluster is not None:

@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING
 
 from millpond.app.refusals import CannotListen
 from millpond.broker.node import Node
+from millpond.model.addresses import Address
 from millpond.net.facts import NetworkFacts
 from millpond.net.listening import let_go, open_door, reserve
+from millpond.telemetry.http import HttpFacts
 from millpond.telemetry.loop_delay import LoopDelay
 from millpond.telemetry.requests import RequestFacts
 
 if TYPE_CHECKING:  # see above
+    from millpond.api.http.application import Application
     from millpond.api.http.server import HttpServer
 
 SETTING = "http"
@@ -28,8 +31,9 @@ class HttpDoor:
     def __init__(self, listeners: list[socket.socket]) -> None:
         """Use `HttpDoor.reserve`."""
         self.port: int = listeners[0].getsockname()[1]
+        self._is_local = all(Address(each.getsockname()[0], 0).is_loopback for each in listeners)
         self._listeners = listeners
-        self._opening: asyncio.Task[HttpServer] | None = None
+        self._opening: asyncio.Task[tuple[HttpServer, Application]] | None = None
         self._loop_delay: LoopDelay | None = None
 
     @classmethod
@@ -40,34 +44,48 @@ class HttpDoor:
             raise CannotListen(SETTING, error) from error
 
     def open(
-        self, node: Node, *, network: NetworkFacts, requests: RequestFacts, on_error: Callable[[BaseException], None]
+        self,
+        node: Node,
+        *,
+        kafka: Address,
+        network: NetworkFacts,
+        requests: RequestFacts,
+        on_error: Callable[[BaseException], None],
     ) -> None:
-        """Returns at once; what goes wrong later is told to `on_error`."""
+        """Returns at once; what goes wrong later is told to `on_error`. `kafka` is this broker's other door."""
         open_door(self._listeners)
         self._loop_delay = LoopDelay()
         self._opening = asyncio.get_running_loop().create_task(
-            self._serve(node, network, requests, self._loop_delay, on_error)
+            self._serve(node, kafka, network, requests, self._loop_delay, on_error)
         )
 
     async def _serve(
         self,
         node: Node,
+        kafka: Address,
         network: NetworkFacts,
         requests: RequestFacts,
         loop_delay: LoopDelay,
         on_error: Callable[[BaseException], None],
-    ) -> "HttpServer":
+    ) -> "tuple[HttpServer, Application]":
         started_ms = node.clock.monotonic_ms()
         try:
             loop = asyncio.get_running_loop()
             for name in ("application", "server"):
                 await loop.run_in_executor(None, import_module, f"millpond.api.http.{name}")
             from millpond.api.http.application import Application  # noqa: PLC0415
+            from millpond.api.http.limits import HttpLimits  # noqa: PLC0415
             from millpond.api.http.server import HttpServer  # noqa: PLC0415
             from millpond.broker.operations.measure import Meter  # noqa: PLC0415
 
-            meter = Meter(node, network=network, requests=requests, loop_delay=loop_delay, started_ms=started_ms)
-            return await HttpServer.start(Application(node, meter, on_error=on_error), self._listeners)
+            facts = HttpFacts()
+            meter = Meter(
+                node, network=network, requests=requests, http=facts, loop_delay=loop_delay, started_ms=started_ms
+            )
+            application = Application(node, meter, kafka=kafka, is_local=self._is_local, on_error=on_error)
+            server = HttpServer(application.handle, HttpLimits(), node.clock, facts, on_error=on_error)
+            await server.start(self._listeners)
+            return server, application
         except Exception as error:
             self.let_go()
             on_error(error)
@@ -82,7 +100,9 @@ class HttpDoor:
             return
         await asyncio.wait([self._opening])
         if self._opening.exception() is None:
-            await self._opening.result().stop()
+            server, application = self._opening.result()
+            await server.stop()
+            await application.close()
 
     def let_go(self) -> None:
         """Of an address that was never used."""

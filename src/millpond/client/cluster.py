@@ -101,11 +101,20 @@ class Cluster:
             try:
                 if address in nodes:
                     return await self.connection(nodes[address], Purpose.CONTROL)
-                self._any = await self._dial(address)
-                return self._any
+                return await self._dial_any(address, avoid)
             except BrokerUnreachable as error:
                 problems.append(str(error))
         raise BrokerUnreachable("; ".join(problems) or "no other broker is known")
+
+    async def _dial_any(self, address: Address, avoid: Collection[Address]) -> BrokerConnection:
+        """Of callers at once, the first to get through keeps its connection for all."""
+        dialled = await self._dial(address)
+        other = self._any
+        if other is not None and other.is_open and other.address not in avoid:
+            dialled.close()
+            return other
+        self._any = dialled
+        return dialled
 
     def _shuffled(self, addresses: list[Address]) -> list[Address]:
         start = self.settings.rng.randrange(0, len(addresses)) if addresses else 0

@@ -1,1 +1,1 @@
-"""The HTTP front door: how the broker is, in metrics and in health."""
+"""The HTTP front door: messages, topics, groups, the cluster; how the broker is, in metrics and in health."""

@@ -1,91 +1,119 @@
-"""The HTTP door as an ASGI application: which paths there are, and what each answers.
+"""The HTTP door's inside: finds the route of a request, calls it, and answers with what it returns or raises.
 
-    GET /metrics        Prometheus' text format
-    GET /health         200 when ready, 503 when not; the body says why
-    GET /health/live    200 while the process answers at all
-
-A path that is not there is answered with 404, a method that it does not have with 405. A bug of ours is answered with
-500 and told to `on_error`. Nothing of a request's body is ever read.
-Driven by the ASGI server, once per request, on the broker's loop.
+Invariant: every request is answered once. What is wrong with a request is answered with a problem; a bug of ours with
+500, and it is told to `on_error`.
+Driven by connection.py, once per request, on the broker's loop.
 """
 
 import asyncio
-import json
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Coroutine
+from functools import lru_cache
+from typing import Any
 
+import msgspec
+
+from millpond.api.http.connection import Answer, Request
+from millpond.api.http.neighbours import Neighbours
+from millpond.api.http.openapi import OpenApi
+from millpond.api.http.problems import Refusal, problem, reply_to
+from millpond.api.http.producing import Producing
+from millpond.api.http.reading import Reading
+from millpond.api.http.replies import JSON, Reply
+from millpond.api.http.routes import cluster, consume, documents, groups, health, produce, subscribe, tail, topics
+from millpond.api.http.routing import Call, Found, Table, body_of, query_of
+from millpond.api.http.services import Services
 from millpond.broker.node import Node
-from millpond.broker.operations.health import why_not_ready
 from millpond.broker.operations.measure import Meter
-from millpond.telemetry.exposition import CONTENT_TYPE
+from millpond.model.addresses import Address
+from millpond.model.errors import MillpondError
 
-_JSON = "application/json"
-
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-
-
-class Reply(NamedTuple):
-    status: int
-    content_type: str
-    body: bytes
-    headers: tuple[tuple[bytes, bytes], ...] = ()
+ROUTES = (
+    *produce.ROUTES,
+    *consume.ROUTES,
+    *subscribe.ROUTES,
+    *tail.ROUTES,
+    *topics.ROUTES,
+    *groups.ROUTES,
+    *cluster.ROUTES,
+    *health.ROUTES,
+)
 
 
 class Application:
-    def __init__(self, node: Node, meter: Meter, *, on_error: Callable[[BaseException], None]) -> None:
-        self._node = node
-        self._meter = meter
+    def __init__(
+        self,
+        node: Node,
+        meter: Meter,
+        *,
+        kafka: Address,
+        is_local: bool,
+        on_error: Callable[[BaseException], None],
+    ) -> None:
+        """`kafka` is where this broker's own Kafka port is reached. A door that is local is reached by names of this
+        machine alone: whoever asks for another was led here by a page that gave its own name this address."""
+        neighbours = Neighbours(kafka, node.clock, node.rng)
+        self._services = Services(
+            node=node,
+            meter=meter,
+            neighbours=neighbours,
+            producing=Producing(node, neighbours, on_error=on_error),
+            reading=Reading(node, neighbours),
+        )
+        self._table = Table([*ROUTES, *documents.routes(OpenApi(ROUTES))])
+        self._is_local = is_local
         self._on_error = on_error
-        self._routes: dict[str, dict[str, Callable[[], Awaitable[Reply]]]] = {
-            "/metrics": {"GET": self._metrics},
-            "/health": {"GET": self._health},
-            "/health/live": {"GET": self._live},
-        }
+        self._loop = asyncio.get_running_loop()
 
-    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        assert scope["type"] == "http", scope["type"]
-        method: str = scope["method"]
+    def handle(self, request: Request, answer: Answer) -> "asyncio.Task[None] | None":
         try:
-            reply = await self._answer(scope["path"], "GET" if method == "HEAD" else method)
+            if self._is_local and not _is_of_this_machine(request.headers.get(b"host", b"")):
+                raise Refusal(421, "foreign_host", "this door is for this machine alone; ask localhost", field="host")
+            found = self._table.find(request.method, request.path)
+            if found.route.quick is None:
+                return self._loop.create_task(self._call(found, request, answer))
+            work = found.route.quick(self._services, request, answer)
+            return None if work is None else self._loop.create_task(self._finish(work, answer))
         except Exception as error:
-            self._on_error(error)
-            reply = _refusal(500, "the broker failed to answer; its log says why")
-        headers = [
-            (b"content-type", reply.content_type.encode()),
-            (b"content-length", str(len(reply.body)).encode()),
-            *reply.headers,
-        ]
-        await send({"type": "http.response.start", "status": reply.status, "headers": headers})
-        await send({"type": "http.response.body", "body": b"" if method == "HEAD" else reply.body})
+            answer(self._reply_to(error))
+            return None
 
-    async def _answer(self, path: str, method: str) -> Reply:
-        methods = self._routes.get(path)
-        if methods is None:
-            return _refusal(404, f"nothing is at this path; there are {', '.join(sorted(self._routes))}")
-        if method not in methods:
-            allowed = ", ".join([*methods, "HEAD"])
-            refusal = _refusal(405, f"this path takes {allowed}")
-            return refusal._replace(headers=((b"allow", allowed.encode()),))
-        return await methods[method]()
+    async def _call(self, found: Found, request: Request, answer: Answer) -> None:
+        route = found.route
+        assert route.handler is not None, route.path
+        try:
+            query = None if route.query is None else query_of(request, route.query)
+            body = None if route.body is None else body_of(request, route.body)
+            result = await route.handler(Call(self._services, request, found.names, query, body))
+            if isinstance(result, Reply):
+                reply = result
+            else:
+                reply = Reply(route.status, JSON, msgspec.json.encode(result) + b"\n")
+        except Exception as error:
+            reply = self._reply_to(error)
+        answer(reply)
 
-    async def _metrics(self) -> Reply:
-        measured = await self._meter.measure()
-        body = await asyncio.get_running_loop().run_in_executor(None, measured.render)
-        return Reply(200, CONTENT_TYPE, body)
+    async def _finish(self, work: Coroutine[Any, Any, None], answer: Answer) -> None:
+        try:
+            await work
+        except Exception as error:
+            answer(self._reply_to(error))
 
-    async def _health(self) -> Reply:
-        reasons = why_not_ready(self._node)
-        return _json(503 if reasons else 200, {"live": True, "ready": not reasons, "why_not": reasons})
+    def _reply_to(self, error: Exception) -> Reply:
+        if isinstance(error, Refusal):
+            return error.reply()
+        if isinstance(error, MillpondError):
+            return reply_to(error)
+        self._on_error(error)
+        return problem(500, "internal_error", "the broker failed to answer; its log says why")
 
-    async def _live(self) -> Reply:
-        return _json(200, {"live": True})
+    async def close(self) -> None:
+        await self._services.producing.close()
+        await self._services.neighbours.close()
 
 
-def _json(status: int, document: object) -> Reply:
-    return Reply(status, _JSON, json.dumps(document).encode() + b"\n")
-
-
-def _refusal(status: int, message: str) -> Reply:
-    return _json(status, {"error": message})
+@lru_cache(64)
+def _is_of_this_machine(host: bytes) -> bool:
+    """Of HTTP/1.0 there may be none."""
+    name = host.decode("latin-1")
+    name = name[1:].partition("]")[0] if name.startswith("[") else name.partition(":")[0]
+    return not name or Address(name.lower(), 0).is_loopback

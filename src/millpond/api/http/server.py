@@ -1,61 +1,99 @@
-"""The ASGI server of the HTTP door: uvicorn, inside the broker's own loop, on sockets that were taken before.
+"""The HTTP server inside the broker's own loop, on sockets that were taken before.
 
-Of uvicorn only what serves is used: it handles no signals, sets up no logging and knows no workers. h11 parses,
-whatever else is installed, because it bounds what it keeps of a request's head; httptools does not.
-Loading this module loads uvicorn and prometheus-client, which takes longer than the rest of a start: do it last.
-Driven by app.
+Invariant: connections, and the memory of what they brought and has not been answered, are bounded; a connection past
+its deadline is ended within TICK_SECONDS.
+Loading this module loads what parses HTTP and JSON: do it last. Driven by app.
 """
 
 import asyncio
 import socket
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from email.utils import formatdate
 
-from uvicorn import Config, Server
+from millpond.api.http.connection import Handle, HttpConnection
+from millpond.api.http.limits import HttpLimits
+from millpond.model.ports import Clock
+from millpond.telemetry.http import HttpFacts
 
-CONNECTIONS_MAX = 64
-"""Beyond that, requests are answered with 503."""
-HEAD_BYTES_MAX = 16 * 1024
-GRACE_SECONDS = 2
+TICK_SECONDS = 0.5
+TURNS_TO_BEGIN = 3
+"""Of the loop, from a connection's being accepted to its being known here."""
 
 
 class HttpServer:
-    def __init__(self, server: Server, listeners: list[socket.socket]) -> None:
-        """Use `HttpServer.start`."""
-        self._server = server
-        self._listeners = listeners
-        self._ticking = asyncio.get_running_loop().create_task(server.main_loop())
+    def __init__(
+        self,
+        handle: Handle,
+        limits: HttpLimits,
+        clock: Clock,
+        facts: HttpFacts,
+        *,
+        on_error: Callable[[BaseException], None],
+    ) -> None:
+        self.limits = limits
+        self.facts = facts
+        self.loop = asyncio.get_running_loop()
+        self.on_error = on_error
+        self.is_stopping = False
+        self.date = b""
+        self._handle = handle
+        self._clock = clock
+        self._connections: set[HttpConnection] = set()
+        self._held_bytes = 0
+        self._listening: list[asyncio.Server] = []
+        self._all_gone = asyncio.Event()
+        self._ticking: asyncio.TimerHandle | None = None
 
-    @classmethod
-    async def start(cls, application: Callable[..., Any], listeners: list[socket.socket]) -> "HttpServer":
+    async def start(self, listeners: list[socket.socket]) -> None:
         """Takes over the sockets."""
-        config = Config(
-            application,
-            loop="none",
-            http="h11",
-            ws="none",
-            interface="asgi3",
-            lifespan="off",
-            log_config=None,
-            log_level="error",
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            limit_concurrency=CONNECTIONS_MAX,
-            h11_max_incomplete_event_size=HEAD_BYTES_MAX,
-            timeout_graceful_shutdown=GRACE_SECONDS,
-        )
-        config.load()
-        server = Server(config)
-        # What `serve` does, without taking over the process's signals.
-        server.lifespan = config.lifespan_class(config)
-        await server.startup(sockets=listeners)
-        return cls(server, listeners)
+        self._tick()
+        for listener in listeners:
+            server = await self.loop.create_server(lambda: HttpConnection(self, self._handle), sock=listener)
+            self._listening.append(server)
 
     async def stop(self) -> None:
-        """Answers what was asked, for a short while, and closes the sockets."""
-        self._ticking.cancel()
-        with suppress(asyncio.CancelledError):
-            await self._ticking
-        await self._server.shutdown(sockets=self._listeners)
+        """Answers what was asked, for a short while."""
+        self.is_stopping = True
+        for server in self._listening:
+            server.close()
+        for _ in range(TURNS_TO_BEGIN):
+            await asyncio.sleep(0)
+        for connection in list(self._connections):
+            connection.shut()
+        if self._connections:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self.limits.grace_seconds):
+                    await self._all_gone.wait()
+        for connection in list(self._connections):
+            connection.abort()
+        await asyncio.sleep(0)  # an aborted transport closes its socket in the next turn
+        await asyncio.sleep(0)
+        if self._ticking is not None:
+            self._ticking.cancel()
+
+    # The connections' side
+
+    def admit(self, connection: HttpConnection) -> bool | None:
+        """Whether there is room for it; None where there is not even room for a refusal, or no time."""
+        self._connections.add(connection)
+        self.facts.connections_open = len(self._connections)
+        count, most = len(self._connections), self.limits.connections_max
+        return None if count > 2 * most or self.is_stopping else count <= most
+
+    def dismiss(self, connection: HttpConnection) -> None:
+        self._connections.discard(connection)
+        self.facts.connections_open = len(self._connections)
+        if not self._connections and self.is_stopping:
+            self._all_gone.set()
+
+    def hold(self, size: int) -> bool:
+        self._held_bytes += size
+        return size <= 0 or self._held_bytes <= self.limits.memory_bytes_max
+
+    def _tick(self) -> None:
+        self.date = formatdate(self._clock.wall_ms() // 1000, usegmt=True).encode()
+        now = self.loop.time()
+        for connection in [each for each in self._connections if each.deadline <= now]:
+            connection.time_is_up()
+        self._ticking = self.loop.call_later(TICK_SECONDS, self._tick)

@@ -1,0 +1,21 @@
+"""What the routes are given to work with.
+
+Made by application.py; nothing here decides anything.
+"""
+
+from dataclasses import dataclass
+
+from millpond.api.http.neighbours import Neighbours
+from millpond.api.http.producing import Producing
+from millpond.api.http.reading import Reading
+from millpond.broker.node import Node
+from millpond.broker.operations.measure import Meter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    node: Node
+    meter: Meter
+    neighbours: Neighbours
+    producing: Producing
+    reading: Reading

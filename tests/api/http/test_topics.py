@@ -1,0 +1,81 @@
+"""/api/v1/topics and /api/v1/cluster."""
+
+import pytest
+
+from millpond.testing.broker import InProcessBroker
+from tests.api.http.asking import Door
+
+
+def test_a_topic_from_its_making_to_its_end(door: Door) -> None:
+    wish = {"name": "life", "partitions": 2, "replication_factor": 1, "configs": {"retention.ms": "60000"}}
+    made = door.post("/api/v1/topics", wish)
+    assert made.status == 201
+    assert [each["partition"] for each in made.json["partitions"]] == [0, 1]
+    assert made.json["configs"]["retention.ms"] == {"value": "60000", "is_default": False}
+    assert made.json == door.done("GET", "/api/v1/topics/life")
+
+    altered = door.done("PATCH", "/api/v1/topics/life", {"configs": {"retention.ms": None, "max.message.bytes": "999"}})
+    assert altered["configs"]["retention.ms"]["is_default"]
+    assert altered["configs"]["max.message.bytes"] == {"value": "999", "is_default": False}
+
+    grown = door.done("POST", "/api/v1/topics/life/partitions", {"total": 3})
+    assert len(grown["partitions"]) == 3
+    summary = {"name": "life", "partitions": 3, "replication_factor": 1, "is_internal": False}
+    assert summary in door.done("GET", "/api/v1/topics")["topics"]
+
+    assert door.done("DELETE", "/api/v1/topics/life") == {"deleted": "life"}
+    assert door.get("/api/v1/topics/life").code == "unknown_topic_or_partition"
+
+
+def test_millponds_own_topics_are_listed_where_asked_for(door: Door) -> None:
+    door.done("POST", "/subscribe", {"group": "g", "topics": ["anything"]})
+
+    def names(path: str) -> set[str]:
+        return {each["name"] for each in door.done("GET", path)["topics"]}
+
+    assert "__consumer_offsets" in names("/api/v1/topics?internal=true") - names("/api/v1/topics")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status", "code", "field"),
+    [
+        ("POST", "", {"partitions": 1}, 400, "missing_field", "name"),
+        ("POST", "", {"name": "a/b"}, 400, "invalid_topic_name", None),
+        ("POST", "", {"name": "there"}, 409, "topic_already_exists", None),
+        ("POST", "", {"name": "a", "partitions": 0}, 400, "invalid_field", "partitions"),
+        ("POST", "", {"name": "a", "replication_factor": 2}, 400, "invalid_replication_factor", None),
+        ("POST", "", {"name": "a", "configs": {"no.such": "1"}}, 400, "invalid_setting", None),
+        ("POST", "", {"name": "a", "configs": {"retention.ms": 7}}, 400, "invalid_field", "configs[...]"),
+        ("PATCH", "/there", {"configs": {"retention.ms": "soon"}}, 400, "invalid_setting", None),
+        ("PATCH", "/there", {}, 400, "missing_field", "configs"),
+        ("PATCH", "/nothing", {"configs": {}}, 404, "unknown_topic_or_partition", None),
+        ("POST", "/there/partitions", {"total": 1}, 400, "invalid_partitions", None),
+        ("POST", "/nothing/partitions", {"total": 1}, 404, "unknown_topic_or_partition", None),
+        ("DELETE", "/nothing", None, 404, "unknown_topic_or_partition", None),
+        ("DELETE", "/__consumer_offsets", None, 403, "policy_violation", None),
+    ],
+)
+def test_what_is_wrong_is_said(
+    broker: InProcessBroker,
+    door: Door,
+    method: str,
+    path: str,
+    body: object,
+    status: int,
+    code: str,
+    field: str | None,
+) -> None:
+    if "there" not in broker.broker.node.image.topics:
+        broker.create_topic("there")
+    if "__consumer_offsets" not in broker.broker.node.image.topics:
+        door.done("POST", "/subscribe", {"group": "g", "topics": ["there"]})
+    answered = door.ask(method, f"/api/v1/topics{path}", body)
+    assert (answered.status, answered.code, answered.json.get("field")) == (status, code, field)
+
+
+def test_the_cluster(broker: InProcessBroker, door: Door) -> None:
+    found = door.done("GET", "/api/v1/cluster")
+    assert (found["cluster_id"], found["controller"], found["answered_by"]) == ("millpond", 1, 1)
+    (mine,) = found["brokers"]
+    assert (mine["node_id"], mine["port"], mine["is_fenced"]) == (1, broker.broker.port, False)
+    assert (found["partitions_without_leader"], found["partitions_under_replicated"]) == (0, 0)
