@@ -9,7 +9,7 @@ HOURS ?= 8
 SECONDS ?= 60
 export PYTHONHASHSEED := 0
 
-.PHONY: help run proof test check format bench peers sim sim-night chaos lock clean
+.PHONY: help run proof test check format bench peers sim sim-night chaos lock proto clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -49,6 +49,9 @@ chaos: .venv/.ready  ## three brokers killed, cut off, without power, under load
 
 lock:  ## write requirements.lock anew (needs uv)
 	uv pip compile --universal --python-version 3.11 --generate-hashes --group dev --no-header -o requirements.lock pyproject.toml
+
+proto: .venv/.ready  ## write the Python of the gRPC door's .proto files anew
+	@sh .ci/proto
 
 clean:  ## remove what the verbs made
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist bench/results bench/.peers

@@ -36,6 +36,8 @@ class BrokerSettings:
     """Of all clients together."""
     http: tuple[str, int] | None = None
     """Host and port of the HTTP door; None leaves it shut."""
+    grpc: tuple[str, int] | None = None
+    """The same of the gRPC door."""
     offset_store: OffsetStore | None = None
     """Where committed offsets are kept, if not in `__consumer_offsets`; belongs to the broker from its start on."""
     upkeep_seconds: float = 60
