@@ -327,8 +327,8 @@ def test_an_http_address_that_is_none(text: str) -> None:
 def test_the_http_door_opens_beyond_this_machine_only_when_told_in_so_many_words() -> None:
     assert refusal(http="0.0.0.0:8080") == (
         "http is '0.0.0.0:8080' (--http); allowed is an address of this machine alone, such as 127.0.0.1:8080, because "
-        "there is no authentication yet; to let everybody who reaches that address see metrics and the names of topics "
-        "and groups, say --insecure"
+        "there is no authentication yet; to let everybody who reaches that address read, write and delete everything, "
+        "say --insecure"
     )
     assert settings(http="0.0.0.0:8080", insecure="true").http == Address("0.0.0.0", 8080)
 

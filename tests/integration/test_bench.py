@@ -108,6 +108,18 @@ def test_a_quick_benchmark_of_the_client_stands_beside_three_others_and_cleans_u
     assert all(row["value"] > 0 and row["raw"] > 0 for row in document["rows"])
 
 
+@pytest.mark.slow
+def test_a_quick_benchmark_of_http_stands_beside_bare_endpoints_and_cleans_up(tmp_path: Path) -> None:
+    document = quick(tmp_path, "http")
+    units, bare = ("requests/s", "requests per CPU second"), ("Starlette on uvicorn, bare", "uvicorn alone, bare")
+    of_messages = ("messages/s", "messages per CPU second")
+    assert {row["name"] for row in document["rows"]} == {
+        *(f"{unit}, beside {peer}" for unit, peer in product(units, bare)),
+        *(f"{verb}, {unit}" for verb, unit in product(("produce", "consume"), of_messages)),
+    }
+    assert all(row["value"] > 0 for row in document["rows"])
+
+
 def test_a_peer_nobody_knows_is_refused_by_name() -> None:
     command = [sys.executable, "-m", "bench", "broker", "--peers", "kafka,pulsar"]
     done = subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True)

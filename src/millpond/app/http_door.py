@@ -30,6 +30,7 @@ class HttpDoor:
     def __init__(self, listeners: list[socket.socket]) -> None:
         """Use `HttpDoor.reserve`."""
         self.port: int = listeners[0].getsockname()[1]
+        self._is_local = all(Address(each.getsockname()[0], 0).is_loopback for each in listeners)
         self._listeners = listeners
         self._opening: asyncio.Task[tuple[HttpServer, Application]] | None = None
         self._loop_delay: LoopDelay | None = None
@@ -77,7 +78,7 @@ class HttpDoor:
             from millpond.broker.operations.measure import Meter  # noqa: PLC0415
 
             meter = Meter(node, network=network, requests=requests, loop_delay=loop_delay, started_ms=started_ms)
-            application = Application(node, meter, kafka=kafka, on_error=on_error)
+            application = Application(node, meter, kafka=kafka, is_local=self._is_local, on_error=on_error)
             server = HttpServer(application.handle, HttpLimits(), node.clock, on_error=on_error)
             await server.start(self._listeners)
             return server, application

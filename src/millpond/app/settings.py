@@ -47,9 +47,9 @@ class Settings:
     kafka: Address = KAFKA_DEFAULT
     """Port 0 takes a free one."""
     http: Address | None = HTTP_DEFAULT
-    """Where metrics and health are asked for; None where nobody may."""
+    """Where HTTP is answered; None where it is not."""
     grpc: Address | None = None
-    """Where gRPC clients connect; None where nobody may."""
+    """Where gRPC is answered; None where it is not."""
     advertise: Address | None = None
     """Where clients are told to connect, if not to `kafka`; port 0 stands for the port it listens on."""
     node_id: int = 1
@@ -281,7 +281,7 @@ def _check_http_reach(settings: Settings, given: Given) -> None:
             "http",
             given,
             "an address of this machine alone, such as 127.0.0.1:8080, because there is no authentication yet",
-            "to let everybody who reaches that address see metrics and the names of topics and groups, say --insecure",
+            "to let everybody who reaches that address read, write and delete everything, say --insecure",
         )
 
 

@@ -83,7 +83,7 @@ OPEN_TO_EVERYBODY = Event(
 HTTP_OPEN_TO_EVERYBODY = Event(
     "http_open_to_everybody",
     WARNING,
-    "{address} asks for no authentication: whoever reaches it sees metrics and the names of topics and groups",
+    "{address} asks for no authentication: whoever reaches it can read, write and delete everything",
     ("address",),
 )
 DISK_TROUBLE = Event("disk_trouble", ERROR, "{trouble}", ("trouble",))

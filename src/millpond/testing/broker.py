@@ -47,7 +47,7 @@ class InProcessBroker:
         """`configs` are a broker's settings by Kafka's names. Without a data directory there is one of its own, and
         without a port it listens on one that is free.
 
-        With `http` there are metrics and health at `http_url`; with `grpc` there is a gRPC door at `grpc_address`.
+        With `http` there is an HTTP door at `http_url`, with `grpc` a gRPC door at `grpc_address`.
 
         Its clock starts at the true time and then stands still, because clients stamp records with the true time.
         """

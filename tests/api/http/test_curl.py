@@ -1,13 +1,17 @@
 """The first three calls of a newcomer, by curl: answered with exactly the fields they were promised."""
 
 import json
+import re
 import shutil
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from millpond.testing.broker import InProcessBroker
+
+GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "http.md"
 
 pytestmark = pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not here")
 
@@ -37,3 +41,15 @@ def test_produce_consume_and_subscribe(broker: InProcessBroker) -> None:
     subscribed = post(f"{url}/subscribe", {"group": "kitchen", "topics": ["orders"]})
     assert subscribed["assigned_partitions"] == [{"topic": "orders", "partition": 0}]
     assert set(subscribed) == {"assigned_partitions", "member_id", "member_epoch", "heartbeat_interval_ms"}
+
+
+def test_the_shell_commands_of_the_guide_run_as_they_stand() -> None:
+    snippets = re.findall(r"```sh\n(.*?)```", GUIDE.read_text(), flags=re.DOTALL)
+    assert len(snippets) > 1
+    with InProcessBroker(http=True) as fresh:
+        address = fresh.http_url.removeprefix("http://")
+        for snippet in snippets:
+            program = snippet.replace("localhost:8080", address).replace("curl ", "curl --silent --show-error ")
+            ran = subprocess.run(["bash", "-e", "-c", program], capture_output=True, text=True, check=False)
+            assert ran.returncode == 0, ran.stdout + ran.stderr
+            assert "one coffee" in ran.stdout

@@ -90,6 +90,17 @@ def test_a_path_that_is_no_utf8(door: Door) -> None:
     assert (answered.status, answered.code) == (400, "invalid_utf8")
 
 
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [("localhost", 200), ("LOCALHOST:8080", 200), ("127.0.0.1", 200), ("[::1]:1", 200), ("evil.example:8080", 421)],
+)
+def test_a_door_for_this_machine_is_asked_by_its_name(door: Door, host: str, status: int) -> None:
+    """A page whose name was given this machine's address gets nothing."""
+    answered = door.ask("GET", "/health", headers={"host": host})
+    assert answered.status == status
+    assert status == 200 or answered.code == "foreign_host"
+
+
 def test_a_bug_is_answered_and_told() -> None:
     broker = InProcessBroker(http=True)
     broker.start()

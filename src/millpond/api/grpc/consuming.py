@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 
 from millpond.api.grpc.failures import wrong
 from millpond.api.grpc.proto.millpond.v1 import messages_pb2 as wire
-from millpond.api.grpc.raw_batches import RawBatches
+from millpond.api.grpc.raw_batches import next_offset
 from millpond.api.http.reading import EARLIEST, LATEST, Place, Read, Reading
 from millpond.broker.node import Node
 from millpond.client.messages import Message
@@ -36,10 +36,9 @@ Write = Callable[[Result], Awaitable[None]]
 
 
 class Consuming:
-    def __init__(self, node: Node, reading: Reading, batches: RawBatches) -> None:
+    def __init__(self, node: Node, reading: Reading) -> None:
         self._node = node
         self._reading = reading
-        self._batches = batches
 
     # Messages
 
@@ -96,12 +95,11 @@ class Consuming:
         offset = await self._start(at, request.start)
         end = None if request.follow else await self._reading.offset_at(at, LATEST)
         while end is None or offset < end:
-            found = await _patiently(lambda: self._batches.read(at, offset, wait_ms=WAIT_MS))  # noqa: B023
-            if len(found.data):
-                offset = found.next_offset
-                answer = wire.FetchBatchesResponse(
-                    batches=bytes(found.data), next_offset=offset, high_watermark=found.high_watermark
-                )
+            place = Place(at, offset)
+            found = await _patiently(lambda: self._reading.batches(place, wait_ms=WAIT_MS))  # noqa: B023
+            if len(found):
+                offset = next_offset(found)
+                answer = wire.FetchBatchesResponse(batches=bytes(found), next_offset=offset)
                 del found  # the reader may be slow, and what was read belongs to a file that may be deleted meanwhile
                 await write(answer)
 

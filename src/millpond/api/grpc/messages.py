@@ -39,7 +39,7 @@ class Messages(MessagesServicer):
         self._producing = Producing(node, self._neighbours, on_error=on_error)
         self._sending = Sending(self._producing, node.clock)
         self._batches = RawBatches(node, self._neighbours)
-        self._consuming = Consuming(node, Reading(node, self._neighbours), self._batches)
+        self._consuming = Consuming(node, Reading(node, self._neighbours))
         self._loop = asyncio.get_running_loop()
 
     async def close(self) -> None:

@@ -1,21 +1,17 @@
-"""Record batches as they lie on disk, into a partition and out of it, here or at whoever leads it.
+"""Record batches as they lie on disk, put into a partition here, or by whoever leads it.
 
 Invariant: a batch is answered only when its partition has kept it, as with acks=all on the Kafka wire.
 Driven by the Messages servicer.
 """
 
 import asyncio
-from typing import Final, NamedTuple
 
 from millpond.api.http.neighbours import Neighbours
-from millpond.broker.drivers.partition import Partition
 from millpond.broker.node import Node
-from millpond.broker.operations.fetch import Wanted, fetch
 from millpond.broker.operations.produce import TIMEOUT_MS, Pending, begin, finish, finish_now
 from millpond.client.refusals import NEW_LEADER_CODES, refusal
 from millpond.model.errors import BrokerUnreachable, MillpondError, NotLeader
-from millpond.model.ids import NO_EPOCH, Offset, TopicPartition
-from millpond.model.limits import MIB
+from millpond.model.ids import TopicPartition
 from millpond.protocol.messages.fields import NO_ID
 from millpond.protocol.messages.produce import (
     PartitionProduceData,
@@ -25,17 +21,8 @@ from millpond.protocol.messages.produce import (
 )
 from millpond.protocol.records import parse_header
 
-BYTES_MAX: Final = 1 * MIB
-"""Of one answer; one batch more, where it is larger."""
-
 Kept = int | MillpondError
 """The base offset a batch got, or why it got none."""
-
-
-class Batches(NamedTuple):
-    data: memoryview
-    next_offset: int
-    high_watermark: int
 
 
 class RawBatches:
@@ -85,28 +72,17 @@ class RawBatches:
             raise refusal(kept.error_code, kept.error_message, of=str(at))
         return kept.base_offset
 
-    async def read(self, at: TopicPartition, offset: int, *, wait_ms: int) -> Batches:
-        """Without data where the time is up first."""
-        partition = self._node.find(at.topic, NO_ID, at.partition)
-        if isinstance(partition, NotLeader) or (isinstance(partition, Partition) and not partition.is_led_here):
-            data, high_watermark = await self._neighbours.fetch(at, offset, bytes_max=BYTES_MAX, wait_ms=wait_ms)
-            return Batches(data, _next_offset(data, offset), high_watermark)
-        wanted = Wanted(partition, Offset(offset), BYTES_MAX, NO_EPOCH)
-        (fetched,) = await fetch([wanted], bytes_min=1, bytes_max=BYTES_MAX, wait_ms=wait_ms)
-        if fetched.error is not None:
-            raise fetched.error
-        return Batches(fetched.data, fetched.next_offset, fetched.high_watermark)
-
 
 async def _kept(pending: Pending) -> Kept:
     (produced,) = await finish([pending])
     return produced.error or produced.base_offset
 
 
-def _next_offset(data: memoryview, offset: int) -> int:
+def next_offset(data: memoryview) -> int:
+    """Behind the last of some batches."""
     position = 0
-    while position < len(data):
+    while True:
         header = parse_header(data, position)
-        offset = header.next_offset
         position += header.size
-    return offset
+        if position >= len(data):
+            return header.next_offset

@@ -7,6 +7,7 @@ Driven by connection.py, once per request, on the broker's loop.
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -39,8 +40,17 @@ ROUTES = (
 
 
 class Application:
-    def __init__(self, node: Node, meter: Meter, *, kafka: Address, on_error: Callable[[BaseException], None]) -> None:
-        """`kafka` is where this broker's own Kafka port is reached."""
+    def __init__(
+        self,
+        node: Node,
+        meter: Meter,
+        *,
+        kafka: Address,
+        is_local: bool,
+        on_error: Callable[[BaseException], None],
+    ) -> None:
+        """`kafka` is where this broker's own Kafka port is reached. A door that is local is reached by names of this
+        machine alone: whoever asks for another was led here by a page that gave its own name this address."""
         neighbours = Neighbours(kafka, node.clock, node.rng)
         self._services = Services(
             node=node,
@@ -50,11 +60,14 @@ class Application:
             reading=Reading(node, neighbours),
         )
         self._table = Table([*ROUTES, *documents.routes(OpenApi(ROUTES))])
+        self._is_local = is_local
         self._on_error = on_error
         self._loop = asyncio.get_running_loop()
 
     def handle(self, request: Request, answer: Answer) -> "asyncio.Task[None] | None":
         try:
+            if self._is_local and not _is_of_this_machine(request.headers.get(b"host", b"")):
+                raise Refusal(421, "foreign_host", "this door is for this machine alone; ask localhost", field="host")
             found = self._table.find(request.method, request.path)
             if found.route.quick is None:
                 return self._loop.create_task(self._call(found, request, answer))
@@ -96,3 +109,11 @@ class Application:
     async def close(self) -> None:
         await self._services.producing.close()
         await self._services.neighbours.close()
+
+
+@lru_cache(64)
+def _is_of_this_machine(host: bytes) -> bool:
+    """Of HTTP/1.0 there may be none."""
+    name = host.decode("latin-1")
+    name = name[1:].partition("]")[0] if name.startswith("[") else name.partition(":")[0]
+    return not name or Address(name.lower(), 0).is_loopback

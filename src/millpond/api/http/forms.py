@@ -13,6 +13,7 @@ Pure. Driven by the routes that take or give messages.
 
 from binascii import Error as BinasciiError
 from binascii import a2b_base64, b2a_base64
+from collections.abc import Sequence
 from enum import Enum
 from functools import lru_cache
 from typing import Annotated, Any, Final
@@ -29,6 +30,7 @@ INT64_MAX: Final = 2**63 - 1
 NOTHING: Final = Raw(b"null")
 """What is left out."""
 
+TopicName = Annotated[str, Meta(examples=["orders"])]
 Partition = Annotated[int, Meta(ge=0, le=INT32_MAX)]
 Offset = Annotated[int, Meta(ge=0, le=INT64_MAX)]
 Timestamp = Annotated[int, Meta(ge=0, le=INT64_MAX, description="Milliseconds since 1970.")]
@@ -82,19 +84,19 @@ def _media_type(text: bytes) -> str:
 # In
 
 
-class NewHeader(Struct, forbid_unknown_fields=True):
+class NewHeader(Struct, forbid_unknown_fields=True, gc=False):
     name: str
     value: Raw = msgspec.field(default_factory=lambda: NOTHING)
 
 
-class NewMessage(Struct, forbid_unknown_fields=True):
-    topic: str
-    value: Raw
+class NewMessage(Struct, forbid_unknown_fields=True, gc=False):
+    topic: TopicName
+    value: Annotated[Raw, Meta(examples=["one coffee"])]
     """Any JSON; what becomes of it is the content type's."""
-    key: Raw = msgspec.field(default_factory=lambda: NOTHING)
+    key: Annotated[Raw, Meta(examples=["table 4"])] = msgspec.field(default_factory=lambda: NOTHING)
     partition: Partition | None = None
     """Chosen by the key, as Kafka's clients do, where it is left out."""
-    headers: list[NewHeader] = []
+    headers: tuple[NewHeader, ...] = ()
     timestamp: Timestamp | None = None
     """Now, where it is left out."""
 
@@ -112,6 +114,8 @@ def bytes_of(form: Form, raw: Raw, field: str) -> bytes | None:
         return content
     if form is Form.JSON:
         return content
+    if form is Form.TEXT and b"\\" not in content:
+        return content[1:-1]
     text = _text_decoder.decode(content)
     if form is Form.TEXT:
         return text.encode()
@@ -124,19 +128,19 @@ def bytes_of(form: Form, raw: Raw, field: str) -> bytes | None:
 # Out
 
 
-class Header(Struct):
+class Header(Struct, gc=False):
     name: str
     value: Any = None
     value_base64: str | UnsetType = UNSET
 
 
-class Message(Struct):
+class Message(Struct, gc=False):
     offset: int
     timestamp: int
     """Milliseconds since 1970; -1 where its producer gave none."""
     key: Any
     value: Any
-    headers: list[Header] = []
+    headers: Sequence[Header] = ()
     key_base64: str | UnsetType = UNSET
     """In the place of a key that cannot stand in the form asked for."""
     value_base64: str | UnsetType = UNSET
@@ -156,7 +160,7 @@ def shown(form: Form, record: Record) -> Message:
                 timestamp,
                 None if key is None else key.decode(),
                 None if value is None else value.decode(),
-                _headers(form, headers) if headers else [],
+                _headers(form, headers) if headers else (),
             )
         except UnicodeDecodeError:
             pass
@@ -170,7 +174,7 @@ def shown_placed(form: Form, record: Record, topic: str, partition: int) -> Plac
     return PlacedMessage(**shared, topic=topic, partition=partition)
 
 
-def _headers(form: Form, headers: Headers) -> list[Header]:
+def _headers(form: Form, headers: Headers) -> Sequence[Header]:
     return [Header(_encodable(name), *_shown(form, value)) for name, value in headers]
 
 

@@ -7,26 +7,21 @@ Driven by the routes.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 from millpond.client.admin_groups import Groups
 from millpond.client.cluster import Cluster
 from millpond.client.connection import BrokerConnection
 from millpond.client.producer import Producer
-from millpond.client.refusals import NEW_LEADER_CODES, refusal
+from millpond.client.refusals import refusal
 from millpond.client.settings import ClientSettings
 from millpond.model.addresses import Address
-from millpond.model.errors import BrokerUnreachable, NotLeader
 from millpond.model.ids import TopicPartition
 from millpond.model.ports import Clock, Rng
 from millpond.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from millpond.protocol.messages.fields import Message
 from millpond.protocol.records import NewRecord
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 CLIENT_ID: Final = "millpond-http"
 PATIENCE_SECONDS: Final = 10.0
@@ -90,60 +85,50 @@ class Neighbours:
             str(self._address),
             client_id=CLIENT_ID,
             delivery_seconds_max=3 * PATIENCE_SECONDS,
+            create_topics=False,
             wall_ms=self._settings.wall_ms,
             rng=self._settings.rng,
         )
         await producer.start()
         return producer
 
-    async def fetch(self, at: TopicPartition, offset: int, *, bytes_max: int, wait_ms: int) -> tuple[memoryview, int]:
-        """Batches from the partition's leader, wherever that is, and the end of what can be read."""
-
-        async def ask() -> tuple[memoryview, int]:
-            cluster = self.cluster
-            leader = cluster.view.leader_of(at)
-            if leader is None:
-                await cluster.refresh([at.topic])
-                leader = cluster.view.leader_of(at)
-            if leader is None:
-                raise NotLeader(f"nobody leads {at} at the moment; ask again later")
-            request = FetchRequest(
-                max_wait_ms=wait_ms,
-                min_bytes=1,
-                max_bytes=bytes_max,
-                topics=[FetchTopic(topic=at.topic, partitions=[_wanted(at, offset, bytes_max)])],
-            )
-            try:
-                async with self._alone(leader.node) as connection:
-                    seconds_max = wait_ms / 1000 + PATIENCE_SECONDS
-                    answer = await connection.ask(request, FetchResponse, seconds_max=seconds_max)
-            except BrokerUnreachable:
-                cluster.forget_leader(at, leader.node)
-                raise
-            part = answer.responses[0].partitions[0]
-            if part.error_code in NEW_LEADER_CODES:
-                cluster.forget_leader(at, leader.node)
-            if part.error_code:
-                raise refusal(part.error_code, None, of=str(at))
-            return memoryview(part.records or b""), part.high_watermark
-
-        return await self.cluster.retrying(ask)
+    async def fetch(
+        self, node: int, address: Address, places: Mapping[TopicPartition, int], *, bytes_max: int, wait_ms: int
+    ) -> dict[TopicPartition, memoryview]:
+        """Batches from these offsets on, from the broker that leads the partitions; nothing of those that have none."""
+        topics: dict[str, list[FetchPartition]] = {}
+        for at, offset in places.items():
+            wanted = FetchPartition(partition=at.partition, fetch_offset=offset, partition_max_bytes=bytes_max)
+            topics.setdefault(at.topic, []).append(wanted)
+        request = FetchRequest(
+            max_wait_ms=wait_ms,
+            min_bytes=1,
+            max_bytes=bytes_max,
+            topics=[FetchTopic(topic=topic, partitions=parts) for topic, parts in topics.items()],
+        )
+        async with self._alone(node, address) as connection:
+            answer = await connection.ask(request, FetchResponse, seconds_max=wait_ms / 1000 + PATIENCE_SECONDS)
+        found: dict[TopicPartition, memoryview] = {}
+        for topic in answer.responses:
+            for part in topic.partitions:
+                at = TopicPartition(topic.topic, part.partition_index)
+                if part.error_code:
+                    raise refusal(part.error_code, None, of=str(at))
+                if part.records:
+                    found[at] = memoryview(part.records)
+        return found
 
     @asynccontextmanager
-    async def _alone(self, node: int) -> "AsyncIterator[BrokerConnection]":
+    async def _alone(self, node: int, address: Address) -> AsyncIterator[BrokerConnection]:
         """A connection that nobody else uses meanwhile; whoever does not wait for its answer loses it."""
         idle = self._idle.setdefault(node, [])
-        while idle and not idle[-1].is_open:
-            idle.pop()
+        while idle and not (idle[-1].is_open and idle[-1].address == address):
+            idle.pop().close()
         if idle:
             connection = idle.pop()
         else:
-            address = self.cluster.view.brokers.get(node)
-            if address is None:
-                raise BrokerUnreachable(f"it is not known where broker {node} is")
-            connection = await BrokerConnection.open(
-                address, client_id=CLIENT_ID, seconds_max=self._settings.connect_seconds_max
-            )
+            seconds_max = self._settings.connect_seconds_max
+            connection = await BrokerConnection.open(address, client_id=CLIENT_ID, seconds_max=seconds_max)
         try:
             yield connection
         except BaseException:
@@ -153,9 +138,6 @@ class Neighbours:
             idle.append(connection)
         else:
             connection.close()
-
-    async def ask_coordinator(self, group: str, request: Message, response_class: type[Result]) -> Result:
-        return await self.cluster.ask_coordinator(group, request, response_class)  # type: ignore[type-var]
 
     async def close(self) -> None:
         for connections in self._idle.values():
@@ -167,7 +149,3 @@ class Neighbours:
                 await started.close(flush=False)
         if self._cluster is not None:
             await self._cluster.close()
-
-
-def _wanted(at: TopicPartition, offset: int, bytes_max: int) -> FetchPartition:
-    return FetchPartition(partition=at.partition, fetch_offset=offset, partition_max_bytes=bytes_max)

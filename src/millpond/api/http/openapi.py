@@ -14,6 +14,8 @@ from millpond.api.http.problems import PROBLEM_JSON, Problem
 from millpond.api.http.replies import JSON
 from millpond.api.http.routing import Route
 
+_EXAMPLES: Final = {"topic": "orders", "group": "kitchen"}
+"""Of names in paths."""
 _REFERENCE: Final = "#/components/schemas/{name}"
 
 
@@ -26,9 +28,7 @@ class OpenApi:
         queries = [route.query for route in self._routes if route.query is not None]
         schemas, components = msgspec.json.schema_components([*kinds, Problem], ref_template=_REFERENCE)
         by_kind = {id(kind): schema for kind, schema in zip([*kinds, Problem], schemas, strict=True)}
-        inline, _ = msgspec.json.schema_components(queries)
         asked = {query: msgspec.json.schema(query)["$defs"][query.__name__] for query in queries}
-        assert len(inline) == len(queries)
         paths: dict[str, dict[str, Any]] = {}
         for route in self._routes:
             paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, by_kind, asked)
@@ -75,7 +75,8 @@ def _responses(route: Route, schemas: dict[int, Any]) -> dict[str, Any]:
 
 
 def _path_parameter(name: str) -> dict[str, Any]:
-    return {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+    schema = {"type": "string", "minLength": 1, "examples": [_EXAMPLES[name]]}
+    return {"name": name, "in": "path", "required": True, "schema": schema}
 
 
 def _query_parameters(schema: dict[str, Any]) -> list[dict[str, Any]]:

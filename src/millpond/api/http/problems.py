@@ -20,7 +20,7 @@ from millpond.telemetry.kafka_errors import error_name
 
 PROBLEM_JSON: Final = "application/problem+json"
 
-_REFUSED_STATUS: Final = {22: 409, 24: 400, 27: 409, 81: 409, 82: 409, 110: 409, 111: 409, 112: 400, 113: 409}
+_REFUSED_STATUS: Final = dict.fromkeys((22, 23, 27, 79, 81, 82, 86, 110, 111, 113), 409) | {24: 400, 112: 400}
 """Of what a group's coordinator answers, and no class of our tree stands for."""
 
 NO_SUCH_PLACE: Final = "unknown_topic_or_partition"

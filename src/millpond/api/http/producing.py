@@ -10,7 +10,8 @@ Driven by the produce route, on the broker's loop.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
 
 from millpond.api.http.neighbours import Neighbours
 from millpond.api.http.problems import no_such_partition, no_such_topic
@@ -121,7 +122,7 @@ class Producing:
 
     # The gatherings' side
 
-    def spawn(self, work: "asyncio._CoroutineLike[None]") -> None:
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._finished)

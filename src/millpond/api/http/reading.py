@@ -5,15 +5,16 @@ Driven by the routes that give messages.
 """
 
 import asyncio
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from millpond.api.http.neighbours import Neighbours
 from millpond.api.http.problems import no_such_partition, no_such_topic
 from millpond.broker.node import Node
-from millpond.broker.operations.fetch import Wanted, fetch, read_now
+from millpond.broker.operations.fetch import NOTHING, Wanted, fetch, read_now
 from millpond.broker.operations.list_offsets import EARLIEST, LATEST, list_offset
 from millpond.client.offsets import offsets_at
+from millpond.model.addresses import Address
 from millpond.model.errors import MillpondError, NotLeader
 from millpond.model.ids import NO_EPOCH, Offset, TopicPartition
 from millpond.model.limits import MIB
@@ -37,6 +38,10 @@ class Read(NamedTuple):
     at: TopicPartition
     records: list[Record]
     next_offset: int
+
+
+Batches = Mapping[TopicPartition, memoryview]
+"""Of the partitions that have any."""
 
 
 class Reading:
@@ -63,43 +68,62 @@ class Reading:
 
     async def read(self, places: Sequence[Place], *, count: int, wait_ms: int) -> list[Read]:
         """One for each place that has anything, in their order; none where the time is up first."""
-        found = await self._look(places, wait_ms=0) or (await self._look(places, wait_ms=wait_ms) if wait_ms else [])
+        found = await self._look(places, wait_ms=0) or (await self._look(places, wait_ms=wait_ms) if wait_ms else {})
         reads: list[Read] = []
-        for place, data in found:
-            if count > 0 and len(data):
-                read = _read(place, data, count=count)
+        for place in places:
+            if count > 0 and place.at in found:
+                read = _read(place, found[place.at], count=count)
                 count -= len(read.records)
                 reads.append(read)
         return reads
 
-    async def _look(self, places: Sequence[Place], *, wait_ms: int) -> list[tuple[Place, memoryview]]:
+    async def batches(self, place: Place, *, wait_ms: int) -> memoryview:
+        """As they lie on disk, whole; empty where the time is up first."""
+        return (await self._look([place], wait_ms=wait_ms)).get(place.at, NOTHING)
+
+    async def _look(self, places: Sequence[Place], *, wait_ms: int) -> Batches:
         """The first that has any: this broker, or one of those that lead the rest."""
         here = [(place, wanted) for place in places if (wanted := self._wanted(place)) is not None]
-        led_here = {place for place, _ in here}
-        elsewhere = [place for place in places if place not in led_here]
-        if not elsewhere:
+        if len(here) == len(places):
             return await self._look_here(here, wait_ms)
-        loop = asyncio.get_running_loop()
-        looks = [loop.create_task(self._look_elsewhere(place, wait_ms)) for place in elsewhere]
-        if here:
-            looks.append(loop.create_task(self._look_here(here, wait_ms)))
-        try:
-            return await _first_with_any(looks)
-        finally:
-            for look in looks:
-                look.cancel()
-            await asyncio.gather(*looks, return_exceptions=True)
+        return await self._neighbours.cluster.retrying(lambda: self._look_around(places, wait_ms))
 
-    async def _look_here(self, here: list[tuple[Place, Wanted]], wait_ms: int) -> list[tuple[Place, memoryview]]:
+    async def _look_around(self, places: Sequence[Place], wait_ms: int) -> Batches:
+        here: list[tuple[Place, Wanted]] = []
+        elsewhere: dict[int, list[Place]] = {}
+        for place in places:
+            wanted = self._wanted(place)
+            if wanted is not None:
+                here.append((place, wanted))
+            else:
+                elsewhere.setdefault(self._leader(place.at), []).append(place)
+        looks = [self._look_elsewhere(node, theirs, wait_ms) for node, theirs in elsewhere.items()]
+        if here:
+            looks.append(self._look_here(here, wait_ms))
+        return await _first_with_any(looks)
+
+    async def _look_here(self, here: list[tuple[Place, Wanted]], wait_ms: int) -> Batches:
         fetched = await fetch([wanted for _, wanted in here], bytes_min=1, bytes_max=BYTES_MAX, wait_ms=wait_ms)
         for each in fetched:
             if each.error is not None:
                 raise each.error
-        return [(place, each.data) for (place, _), each in zip(here, fetched, strict=True) if len(each.data)]
+        return {place.at: each.data for (place, _), each in zip(here, fetched, strict=True) if len(each.data)}
 
-    async def _look_elsewhere(self, place: Place, wait_ms: int) -> list[tuple[Place, memoryview]]:
-        data, _ = await self._neighbours.fetch(place.at, place.offset, bytes_max=BYTES_MAX, wait_ms=wait_ms)
-        return [(place, data)] if len(data) else []
+    async def _look_elsewhere(self, node: int, places: Sequence[Place], wait_ms: int) -> Batches:
+        broker = self._node.image.brokers.get(node)
+        if broker is None:
+            raise NotLeader(f"broker {node} leads {places[0].at}, and is not known; ask again later")
+        address = Address(broker.endpoints[0].host, broker.endpoints[0].port)
+        return await self._neighbours.fetch(node, address, dict(places), bytes_max=BYTES_MAX, wait_ms=wait_ms)
+
+    def _leader(self, at: TopicPartition) -> int:
+        """As the metadata say; this broker may only just have lost it, or not be sure."""
+        partition = self._node.image.partition(at)
+        if partition is None:
+            raise no_such_topic(at.topic)
+        if partition.leader < 0 or partition.leader == self._node.node_id:
+            raise NotLeader(f"nobody surely leads {at} at the moment; ask again later")
+        return partition.leader
 
     def _wanted(self, place: Place) -> Wanted | None:
         """None where another broker leads, or may lead by now."""
@@ -119,15 +143,19 @@ class Reading:
         return found if found >= 0 else list_offset(partition, LATEST).offset
 
 
-async def _first_with_any(
-    looks: "list[asyncio.Task[list[tuple[Place, memoryview]]]]",
-) -> list[tuple[Place, memoryview]]:
-    waiting = set(looks)
-    while waiting:
-        done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        if found := [each for look in done for each in look.result()]:
-            return found
-    return []
+async def _first_with_any(looks: Sequence[Coroutine[Any, Any, Batches]]) -> Batches:
+    tasks = [asyncio.ensure_future(look) for look in looks]
+    waiting = set(tasks)
+    try:
+        while waiting:
+            done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            if found := {at: data for task in done for at, data in task.result().items()}:
+                return found
+        return {}
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _read(place: Place, data: memoryview, *, count: int) -> Read:

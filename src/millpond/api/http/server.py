@@ -8,6 +8,7 @@ Loading this module loads what parses HTTP and JSON: do it last. Driven by app.
 import asyncio
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from email.utils import formatdate
 
 from millpond.api.http.connection import Handle, HttpConnection
@@ -49,10 +50,11 @@ class HttpServer:
         for connection in list(self._connections):
             connection.shut()
         if self._connections:
-            await asyncio.wait([self.loop.create_task(self._all_gone.wait())], timeout=self.limits.grace_seconds)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self.limits.grace_seconds):
+                    await self._all_gone.wait()
         for connection in list(self._connections):
             connection.abort()
-        self._all_gone.set()
         await asyncio.sleep(0)  # an aborted transport closes its socket in the next turn
         await asyncio.sleep(0)
         if self._ticking is not None:

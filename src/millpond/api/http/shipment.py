@@ -31,7 +31,7 @@ class Shipment:
         for at, parcel in parcels:
             producing.send(at, parcel)
 
-    def _parcel(self, partition: int, numbered: list[Numbered], size: int) -> Parcel:
+    def _parcel(self, partition: int, numbered: Sequence[Numbered], size: int) -> Parcel:
         numbers, records = zip(*numbered, strict=True)
 
         def done(offsets: Sequence[int], error: MillpondError | None) -> None:
@@ -59,12 +59,15 @@ def size_of(record: NewRecord) -> int:
     return record_bytes(record.value, record.key, record.headers)
 
 
-def _parts(numbered: Sequence[Numbered]) -> Iterator[tuple[list[Numbered], int]]:
+def _parts(numbered: Sequence[Numbered]) -> Iterator[tuple[Sequence[Numbered], int]]:
     """With their sizes, so that each fits a batch, unless it is one message."""
+    sizes = [record_bytes(value, key, headers) for _, (value, key, _, headers) in numbered]
+    if (total := sum(sizes)) <= BATCH_BYTES_MAX:
+        yield numbered, total
+        return
     part: list[Numbered] = []
     size = 0
-    for each in numbered:
-        more = size_of(each[1])
+    for each, more in zip(numbered, sizes, strict=True):
         if part and size + more > BATCH_BYTES_MAX:
             yield part, size
             part, size = [], 0

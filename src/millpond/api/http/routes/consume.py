@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from millpond.api.http.connection import Answer, Request
-from millpond.api.http.forms import FORMS, Form, Message, Partition, Timestamp, form_of_accept, shown
+from millpond.api.http.forms import FORMS, Form, Message, Partition, Timestamp, TopicName, form_of_accept, shown
 from millpond.api.http.problems import Refusal
 from millpond.api.http.reading import EARLIEST, LATEST, Place, Read, Reading
 from millpond.api.http.replies import Reply
@@ -27,12 +27,17 @@ WAIT_MS_MAX: Final = 30_000
 Count = Annotated[int, Meta(ge=1, le=COUNT_MAX)]
 WaitMs = Annotated[int, Meta(ge=0, le=WAIT_MS_MAX)]
 Start = Annotated[
-    str, Meta(pattern="^(earliest|latest|[0-9]{1,18})$", description="An offset, or `earliest`, or `latest`.")
+    str,
+    Meta(
+        pattern="^(earliest|latest|[0-9]{1,18})$",
+        description="An offset, or `earliest`, or `latest`.",
+        examples=["earliest"],
+    ),
 ]
 
 
 class ConsumeQuery(Struct, forbid_unknown_fields=True):
-    topic: str
+    topic: TopicName
     partition: Partition = 0
     offset: Start | None = None
     """The earliest, where neither this nor a timestamp is given."""

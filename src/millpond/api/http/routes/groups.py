@@ -4,7 +4,7 @@ from typing import Annotated, Any, Final, Literal
 
 from msgspec import Meta, Struct
 
-from millpond.api.http.forms import Offset, Partition, Timestamp
+from millpond.api.http.forms import Offset, Partition, Timestamp, TopicName
 from millpond.api.http.problems import Refusal
 from millpond.api.http.reading import Place
 from millpond.api.http.routing import Call, Route
@@ -27,7 +27,7 @@ class GroupList(Struct):
 
 
 class PartitionName(Struct, forbid_unknown_fields=True):
-    topic: str
+    topic: TopicName
     partition: Partition
 
 
@@ -78,7 +78,7 @@ class Reset(Struct, forbid_unknown_fields=True):
     """With `to` of shift: so many messages on, or back."""
     offsets: list[OffsetOf] | None = None
     """With `to` of offsets."""
-    topics: list[str] | None = None
+    topics: list[TopicName] | None = None
     """Those the group has committed offsets of, where it is left out."""
     dry_run: bool = False
     """Only says what would be."""

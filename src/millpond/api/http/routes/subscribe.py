@@ -17,7 +17,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta, Struct
 
-from millpond.api.http.forms import FORMS, INT32_MAX, PlacedMessage, form_of_accept, shown_placed
+from millpond.api.http.forms import FORMS, INT32_MAX, PlacedMessage, TopicName, form_of_accept, shown_placed
 from millpond.api.http.reading import EARLIEST, Place
 from millpond.api.http.replies import Reply
 from millpond.api.http.routes.consume import COUNT_DEFAULT, Count, WaitMs
@@ -47,16 +47,17 @@ BEATS_MAX: Final = 4
 """Of one request: to take what is assigned and say so, until it stands."""
 
 Name = Annotated[str, Meta(min_length=1, max_length=249)]
+GroupName = Annotated[str, Meta(min_length=1, max_length=249, examples=["kitchen"])]
 Epoch = Annotated[int, Meta(ge=1, le=INT32_MAX)]
 
 
 class Subscription(Struct, forbid_unknown_fields=True):
-    group: Name
-    topics: Annotated[list[Name], Meta(min_length=1, max_length=1_000)]
+    group: GroupName
+    topics: Annotated[list[TopicName], Meta(min_length=1, max_length=1_000)]
 
 
 class Membership(Struct, forbid_unknown_fields=True):
-    group: Name
+    group: GroupName
     member_id: Name
     member_epoch: Epoch
 
@@ -96,7 +97,7 @@ class Committed(Struct):
 
 
 class Leave(Struct, forbid_unknown_fields=True):
-    group: Name
+    group: GroupName
     member_id: Name
 
 

@@ -15,10 +15,11 @@ from msgspec import Struct
 
 from millpond.api.http.forms import Form, Partition, Timestamp, form_of_accept, shown_placed
 from millpond.api.http.problems import Refusal
-from millpond.api.http.reading import Place, Read, Reading
+from millpond.api.http.reading import Place, Read
 from millpond.api.http.replies import Reply
 from millpond.api.http.routes.consume import Start, start_of
 from millpond.api.http.routing import Call, Route
+from millpond.api.http.services import Services
 from millpond.model.errors import MillpondError
 from millpond.model.ids import TopicPartition
 
@@ -51,7 +52,8 @@ async def tail(call: Call) -> Reply:
     positions |= _last_seen(name, call.request.headers.get(b"last-event-id", b""), positions)
     accept = call.request.headers.get(b"accept", b"")
     form = Form.TEXT if EVENT_STREAM.encode() in accept else form_of_accept(accept)
-    return Reply(200, EVENT_STREAM, stream=_events(reading, positions, form))
+    is_whole = query.partition is None
+    return Reply(200, EVENT_STREAM, stream=_events(call.services, name, positions, form, is_whole=is_whole))
 
 
 def _last_seen(name: str, event_id: bytes, positions: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
@@ -62,14 +64,19 @@ def _last_seen(name: str, event_id: bytes, positions: dict[TopicPartition, int])
     return {at: int(offset) + 1} if at in positions else {}
 
 
-async def _events(reading: Reading, positions: dict[TopicPartition, int], form: Form) -> AsyncIterator[bytes]:
+async def _events(
+    services: Services, name: str, positions: dict[TopicPartition, int], form: Form, *, is_whole: bool
+) -> AsyncIterator[bytes]:
     """Ends, with a reason, when the topic is gone or cannot be read."""
     failures = 0
     yield b": tailing\n\n"
     while True:
+        topic = services.node.image.topics.get(name)
+        if topic is not None and is_whole:  # it may have grown
+            positions |= {TopicPartition(name, new): 0 for new in range(len(positions), len(topic.partitions))}
         places = [Place(at, offset) for at, offset in positions.items()]
         try:
-            reads = await reading.read(places, count=MESSAGES_PER_READ, wait_ms=ALIVE_MS)
+            reads = await services.reading.read(places, count=MESSAGES_PER_READ, wait_ms=ALIVE_MS)
             failures = 0
         except MillpondError as error:
             failures += 1
@@ -79,7 +86,8 @@ async def _events(reading: Reading, positions: dict[TopicPartition, int], form: 
             continue
         positions |= {read.at: read.next_offset for read in reads}
         # Who was served goes to the end of the line, so that one busy partition does not keep the others waiting.
-        positions = {at: positions[at] for at in [*(positions.keys() - {r.at for r in reads}), *[r.at for r in reads]]}
+        for read in reads:
+            positions[read.at] = positions.pop(read.at)
         yield b"".join([_event(form, read) for read in reads]) or b": alive\n\n"
 
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from millpond.api.http.forms import INT32_MAX
+from millpond.api.http.forms import INT32_MAX, TopicName
 from millpond.api.http.problems import no_such_topic
 from millpond.api.http.routing import Call, Route
 from millpond.broker.node import Node
@@ -29,7 +29,7 @@ Replicas = Annotated[int, Meta(ge=1, le=32_767)]
 
 
 class TopicWish(Struct, forbid_unknown_fields=True):
-    name: str
+    name: TopicName
     partitions: PositiveInt | None = None
     """As the cluster's settings say, where it is left out."""
     replication_factor: Replicas | None = None

@@ -217,11 +217,9 @@ class FetchBatchesRequest(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., start: _Optional[_Union[Start, _Mapping]] = ..., follow: _Optional[bool] = ...) -> None: ...
 
 class FetchBatchesResponse(_message.Message):
-    __slots__ = ("batches", "next_offset", "high_watermark")
+    __slots__ = ("batches", "next_offset")
     BATCHES_FIELD_NUMBER: _ClassVar[int]
     NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
-    HIGH_WATERMARK_FIELD_NUMBER: _ClassVar[int]
     batches: bytes
     next_offset: int
-    high_watermark: int
-    def __init__(self, batches: _Optional[bytes] = ..., next_offset: _Optional[int] = ..., high_watermark: _Optional[int] = ...) -> None: ...
+    def __init__(self, batches: _Optional[bytes] = ..., next_offset: _Optional[int] = ...) -> None: ...

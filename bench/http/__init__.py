@@ -1,0 +1,1 @@
+"""The HTTP door beside bare endpoints of a framework."""
