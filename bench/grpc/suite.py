@@ -2,11 +2,13 @@
 
 The server has one core and whoever asks another, where there are two. What is sent is kept: the broker syncs before
 it answers. Per CPU second is what one core of the server's own time does, which holds on a machine that others use too.
+This process has no grpcio of its own: it starts others, which grpcio does not always survive.
 Driven by bench/__main__.py.
 """
 
 import json
 import os
+import socket
 import statistics
 import subprocess
 import sys
@@ -16,16 +18,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import grpc
 from rich.console import Console
 
 from bench.broker.processes import OthersLoad, ServerProcess, free_port
-from bench.grpc.works import RAW_FETCH, RAW_PRODUCE, READS, WORKS
+from bench.grpc.names import RAW_FETCH, RAW_PRODUCE, READS, WORKS
 from bench.measuring import Measurement, Row, Target
 from bench.tables import print_tables, progress
 from bench.workspace import Workspace
-from millpond.api.grpc.proto.millpond.v1 import topics_pb2
-from millpond.api.grpc.proto.millpond.v1.topics_pb2_grpc import TopicsStub
 
 RECORDS_PER_S_MIN: Final = 1_000_000
 TO_READ: Final = "to-read"
@@ -62,7 +61,6 @@ def measure(console: Console, place: Workspace, *, quick: bool) -> dict[str, Any
     load = OthersLoad()
     rows: list[Row] = []
     with place.directory() as directory, _millpond(directory) as server:
-        _create(server, TO_READ)
         _run(RAW_PRODUCE, server, TO_READ, scale.messages)
         measurements = [Measurement(work, lambda work=work: _rows(work, server, scale)) for work in WORKS]  # type: ignore[misc]
         with progress(console, measurements) as each:
@@ -80,12 +78,7 @@ def _rows(work: str, server: Server, scale: Scale) -> list[Row]:
     speeds = []
     for number in range(scale.rounds):
         topic = TO_READ if work in READS else f"{work}-{number}".replace(" ", "-").replace(",", "")
-        if work not in READS:
-            _create(server, topic)
         speeds.append(_run(work, server, topic, count))
-        if work not in READS:
-            with _topics(server) as topics:
-                topics.DeleteTopic(topics_pb2.DeleteTopicRequest(name=topic))
     unit = "records" if is_raw else "messages"
     target = Target("value", least=RECORDS_PER_S_MIN) if is_raw else None
     return [
@@ -107,44 +100,26 @@ def _rows(work: str, server: Server, scale: Scale) -> list[Row]:
 
 @contextmanager
 def _millpond(directory: Path) -> Iterator[Server]:
-    kafka, address = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
+    port = free_port()
+    kafka, address = f"127.0.0.1:{free_port()}", f"127.0.0.1:{port}"
     command = [sys.executable, "-m", "millpond.cli", "up", "--log-format", "json", "--data-dir", "data"]
     process = ServerProcess([*command, "--kafka", kafka, "--http", "off", "--grpc", address], directory, None)
     try:
         cores = os.sched_getaffinity(0)
         if len(cores) > 1:
             os.sched_setaffinity(process.pid, {min(cores)})
-        with grpc.insecure_channel(address) as channel:
-            grpc.channel_ready_future(channel).result(timeout=30)
+        process.wait_for(lambda: socket.create_connection(("127.0.0.1", port), timeout=1).close())
         yield Server(address, process)
     finally:
         process.stop()
 
 
-@contextmanager
-def _topics(server: Server) -> Iterator[Any]:
-    with grpc.insecure_channel(server.address) as channel:
-        yield TopicsStub(channel)
-
-
-def _create(server: Server, topic: str) -> None:
-    with _topics(server) as topics:
-        topics.CreateTopic(topics_pb2.CreateTopicRequest(name=topic, partitions=1))
-
-
 def _run(work: str, server: Server, topic: str, count: int) -> Speed:
     command = [sys.executable, "-m", "bench.grpc.worker", work, server.address, topic, str(count)]
     spent = server.process.cpu_seconds()
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120, preexec_fn=_elsewhere)
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
     spent = server.process.cpu_seconds() - spent
     if done.returncode:
         raise RuntimeError(f"could not do {work}: {done.stderr[-1_000:]}")
     took = json.loads(done.stdout.splitlines()[-1])
     return Speed(took["done"] / took["seconds"], took["done"] / max(spent, 1e-9))
-
-
-def _elsewhere() -> None:
-    """On the cores that the server does not have."""
-    mine = os.sched_getaffinity(0)
-    if len(mine) > 1:
-        os.sched_setaffinity(0, mine - {min(mine)})

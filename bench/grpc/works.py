@@ -4,13 +4,17 @@ Driven by worker.py, in a process of its own.
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import grpc
 
+from bench.grpc.names import CONSUME, RAW_FETCH, RAW_PRODUCE, READS, STREAM_MANY, STREAM_ONE, UNARY
 from millpond.api.grpc.proto.millpond.v1 import messages_pb2 as wire
+from millpond.api.grpc.proto.millpond.v1 import topics_pb2
 from millpond.api.grpc.proto.millpond.v1.messages_pb2_grpc import MessagesStub
+from millpond.api.grpc.proto.millpond.v1.topics_pb2_grpc import TopicsStub
 from millpond.client.settings import machine_wall_ms
 from millpond.model.ids import TimestampMs
 from millpond.protocol.records import NewRecord, encode_batch, parse_header
@@ -88,18 +92,22 @@ async def consume(stub: Any, topic: str, count: int) -> int:  # noqa: ANN401
 
 
 WORKS: Final[dict[str, Work]] = {
-    "raw batches, produce": raw_produce,
-    "raw batches, fetch": raw_fetch,
-    "messages, one a unary call": unary_produce,
-    "messages, one a request of a stream": stream_produce(1),
-    "messages, 100 a request of a stream": stream_produce(IN_REQUEST),
-    "messages, consume": consume,
+    RAW_PRODUCE: raw_produce,
+    RAW_FETCH: raw_fetch,
+    UNARY: unary_produce,
+    STREAM_ONE: stream_produce(1),
+    STREAM_MANY: stream_produce(IN_REQUEST),
+    CONSUME: consume,
 }
-RAW_PRODUCE, RAW_FETCH = "raw batches, produce", "raw batches, fetch"
-READS: Final = frozenset({RAW_FETCH, "messages, consume"})
 
 
-async def run(work: str, address: str, topic: str, count: int) -> int:
+async def run(work: str, address: str, topic: str, count: int) -> tuple[int, float]:
+    """How many it were, and how many seconds they took. A topic that is not read is made for it."""
     options = [("grpc.max_receive_message_length", -1)]
     async with grpc.aio.insecure_channel(address, options=options) as channel:
-        return await WORKS[work](MessagesStub(channel), topic, count)
+        if work not in READS:
+            create = topics_pb2.CreateTopicRequest(name=topic, partitions=1)
+            await cast("Any", TopicsStub(channel)).CreateTopic(create)
+        began = time.perf_counter()
+        done = await WORKS[work](MessagesStub(channel), topic, count)
+        return done, time.perf_counter() - began
