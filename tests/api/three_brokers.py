@@ -38,6 +38,7 @@ class Three:
 
     def __exit__(self, *_: object) -> None:
         self.run(self._stop)
+        self.run(_end_the_rest)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -68,8 +69,20 @@ class Three:
     async def _stop(self) -> None:
         await asyncio.gather(*(broker.stop(grace_seconds=1) for broker in self.brokers.values()))
 
+    def stop_one(self, node: int) -> None:
+        broker = self.brokers.pop(node)
+        self.run(lambda: broker.stop(grace_seconds=1))
+
     def door(self, node: int) -> Door:
         return Door(self.brokers[node].http_port)
+
+
+async def _end_the_rest() -> None:
+    """Of the loop's tasks, as asyncio.run would."""
+    rest = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in rest:
+        task.cancel()
+    await asyncio.gather(*rest, return_exceptions=True)
 
 
 def free_ports() -> dict[int, int]:

@@ -16,6 +16,7 @@ from millpond.broker.node import Node
 from millpond.model.addresses import Address
 from millpond.net.facts import NetworkFacts
 from millpond.net.listening import let_go, open_door, reserve
+from millpond.telemetry.http import HttpFacts
 from millpond.telemetry.loop_delay import LoopDelay
 from millpond.telemetry.requests import RequestFacts
 
@@ -77,9 +78,12 @@ class HttpDoor:
             from millpond.api.http.server import HttpServer  # noqa: PLC0415
             from millpond.broker.operations.measure import Meter  # noqa: PLC0415
 
-            meter = Meter(node, network=network, requests=requests, loop_delay=loop_delay, started_ms=started_ms)
+            facts = HttpFacts()
+            meter = Meter(
+                node, network=network, requests=requests, http=facts, loop_delay=loop_delay, started_ms=started_ms
+            )
             application = Application(node, meter, kafka=kafka, is_local=self._is_local, on_error=on_error)
-            server = HttpServer(application.handle, HttpLimits(), node.clock, on_error=on_error)
+            server = HttpServer(application.handle, HttpLimits(), node.clock, facts, on_error=on_error)
             await server.start(self._listeners)
             return server, application
         except Exception as error:

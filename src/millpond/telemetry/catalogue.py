@@ -53,6 +53,9 @@ DROPPED_SERIES = _gauge(
     "millpond_metrics_dropped_series", "Series left out of this answer because a metric has too many.", "metric"
 )
 
+HTTP_REQUESTS = _counter("millpond_http_requests_total", "Requests answered over HTTP, by status.", "status")
+HTTP_CONNECTIONS_OPEN = _gauge("millpond_http_connections_open", "Connections to the HTTP door.")
+
 REQUESTS = _counter("millpond_requests_total", "Requests handled, by Kafka API.", "api")
 REQUEST_ERRORS = _counter(
     "millpond_request_errors_total",

@@ -8,6 +8,7 @@ from millpond.storage.facts import StorageFacts
 from millpond.telemetry import catalogue
 from millpond.telemetry.exposition import Exposition
 from millpond.telemetry.groups import GroupFacts, reason_of
+from millpond.telemetry.http import HttpFacts
 from millpond.telemetry.kafka_errors import error_name
 from millpond.telemetry.requests import RequestFacts
 
@@ -20,6 +21,12 @@ def add_requests(to: Exposition, facts: RequestFacts) -> None:
             to.add(catalogue.REQUEST_ERRORS, (api.name, error_name(code)), count)
     to.add(catalogue.REQUESTS_REJECTED, ("malformed",), facts.malformed)
     to.add(catalogue.REQUESTS_REJECTED, ("unserved",), facts.unserved)
+
+
+def add_http(to: Exposition, facts: HttpFacts) -> None:
+    for status, count in sorted(facts.answered.items()):
+        to.add(catalogue.HTTP_REQUESTS, (str(status),), count)
+    to.add(catalogue.HTTP_CONNECTIONS_OPEN, (), facts.connections_open)
 
 
 def add_network(to: Exposition, facts: NetworkFacts) -> None:

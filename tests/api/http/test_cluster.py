@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -88,3 +89,18 @@ def test_a_member_may_ask_any_broker(three: Three) -> None:
         door = three.door(node)
         assert {"group": "roamers", "state": "Stable"} in door.done("GET", "/api/v1/groups")["groups"]
         assert door.done("GET", "/api/v1/groups/roamers/lag")["messages"] == 0
+
+
+def test_when_a_leader_stops_the_others_answer_for_what_it_led(tmp_path: Path) -> None:
+    with Three(tmp_path) as three:
+        leaders = make(three, "outlives")
+        gone = leaders[0]
+        here, there = (node for node in NODES if node != gone)
+        message = {"topic": "outlives", "value": "before", "partition": 0}
+        assert three.door(here).done("POST", "/produce", message)["offset"] == 0
+        three.stop_one(gone)
+        message["value"] = "after"
+        assert three.door(here).done("POST", "/produce", message)["offset"] == 1
+        for node in (here, there):
+            found = three.door(node).done("GET", "/consume?topic=outlives&partition=0&offset=0&wait_ms=10000")
+            assert [each["value"] for each in found["messages"]] == ["before", "after"]

@@ -11,6 +11,7 @@ from millpond.api.http.connection import Answer, Request
 from millpond.api.http.limits import HttpLimits
 from millpond.api.http.replies import Reply
 from millpond.api.http.server import HttpServer
+from millpond.telemetry.http import HttpFacts
 from millpond.testing.clock import ManualClock
 
 SECONDS_MAX = 30
@@ -24,7 +25,7 @@ class World:
     def __init__(self, limits: HttpLimits) -> None:
         self.held: asyncio.Queue[Callable[[], None]] = asyncio.Queue()
         self.errors: list[BaseException] = []
-        self.server = HttpServer(self.handle, limits, ManualClock(wall_ms=0), on_error=self.errors.append)
+        self.server = HttpServer(self.handle, limits, ManualClock(wall_ms=0), HttpFacts(), on_error=self.errors.append)
         self.port = 0
         self.writers: list[asyncio.StreamWriter] = []
 

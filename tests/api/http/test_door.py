@@ -1,5 +1,6 @@
 """The HTTP door: how the broker is, and what it answers to those who ask for what is not there."""
 
+import re
 import socket
 
 import pytest
@@ -24,6 +25,13 @@ def test_metrics_are_prometheus_text(door: Door) -> None:
     assert (answered.status, answered.headers["content-type"]) == (200, "text/plain; version=0.0.4; charset=utf-8")
     assert answered.headers["date"].endswith(" GMT")
     assert b"# TYPE millpond_requests_total counter\n" in answered.body
+
+
+def test_what_is_answered_is_counted(door: Door) -> None:
+    assert door.get("/nothing").status == 404
+    counted = door.get("/metrics").body
+    assert b'millpond_http_requests_total{status="404"} ' in counted
+    assert re.search(rb"^millpond_http_connections_open [1-9]", counted, flags=re.MULTILINE)
 
 
 def test_a_healthy_broker_is_live_and_ready(door: Door) -> None:

@@ -231,6 +231,7 @@ class HttpConnection(asyncio.Protocol):
             self._start(request)
 
     def _write(self, reply: Reply, *, with_body: bool, is_last: bool) -> None:
+        self._server.facts.answered[reply.status] += 1
         head = b"%bdate: %b\r\ncontent-length: %d\r\n" % (
             head_of(reply.status, reply.content_type),
             self._server.date,
@@ -256,6 +257,7 @@ class HttpConnection(asyncio.Protocol):
 
     def _stream(self, reply: Reply, content: AsyncIterator[bytes], *, with_body: bool) -> None:
         self._is_over = True
+        self._server.facts.answered[reply.status] += 1
         head = head_of(reply.status, reply.content_type)
         self._transport.write(b"%bdate: %b\r\nconnection: close\r\n\r\n" % (head, self._server.date))
         if with_body:

@@ -14,15 +14,25 @@ from email.utils import formatdate
 from millpond.api.http.connection import Handle, HttpConnection
 from millpond.api.http.limits import HttpLimits
 from millpond.model.ports import Clock
+from millpond.telemetry.http import HttpFacts
 
 TICK_SECONDS = 0.5
+TURNS_TO_BEGIN = 3
+"""Of the loop, from a connection's being accepted to its being known here."""
 
 
 class HttpServer:
     def __init__(
-        self, handle: Handle, limits: HttpLimits, clock: Clock, *, on_error: Callable[[BaseException], None]
+        self,
+        handle: Handle,
+        limits: HttpLimits,
+        clock: Clock,
+        facts: HttpFacts,
+        *,
+        on_error: Callable[[BaseException], None],
     ) -> None:
         self.limits = limits
+        self.facts = facts
         self.loop = asyncio.get_running_loop()
         self.on_error = on_error
         self.is_stopping = False
@@ -47,6 +57,8 @@ class HttpServer:
         self.is_stopping = True
         for server in self._listening:
             server.close()
+        for _ in range(TURNS_TO_BEGIN):
+            await asyncio.sleep(0)
         for connection in list(self._connections):
             connection.shut()
         if self._connections:
@@ -63,13 +75,15 @@ class HttpServer:
     # The connections' side
 
     def admit(self, connection: HttpConnection) -> bool | None:
-        """Whether there is room for it; None where there is not even room for a refusal."""
+        """Whether there is room for it; None where there is not even room for a refusal, or no time."""
         self._connections.add(connection)
+        self.facts.connections_open = len(self._connections)
         count, most = len(self._connections), self.limits.connections_max
-        return count <= most if count <= 2 * most else None
+        return None if count > 2 * most or self.is_stopping else count <= most
 
     def dismiss(self, connection: HttpConnection) -> None:
         self._connections.discard(connection)
+        self.facts.connections_open = len(self._connections)
         if not self._connections and self.is_stopping:
             self._all_gone.set()
 

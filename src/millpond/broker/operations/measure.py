@@ -15,8 +15,9 @@ from millpond.broker.operations.health import failed_logs, why_not_ready
 from millpond.broker.operations.lag import LagSurvey
 from millpond.net.facts import NetworkFacts
 from millpond.telemetry import catalogue
-from millpond.telemetry.collect import add_group_facts, add_network, add_requests, add_storage
+from millpond.telemetry.collect import add_group_facts, add_http, add_network, add_requests, add_storage
 from millpond.telemetry.exposition import Exposition
+from millpond.telemetry.http import HttpFacts
 from millpond.telemetry.loop_delay import LoopDelay
 from millpond.telemetry.requests import RequestFacts
 
@@ -25,12 +26,20 @@ SERIES_PER_TURN = 200
 
 class Meter:
     def __init__(
-        self, node: Node, *, network: NetworkFacts, requests: RequestFacts, loop_delay: LoopDelay, started_ms: int
+        self,
+        node: Node,
+        *,
+        network: NetworkFacts,
+        requests: RequestFacts,
+        http: HttpFacts,
+        loop_delay: LoopDelay,
+        started_ms: int,
     ) -> None:
         """`started_ms` is by the monotonic clock."""
         self._node = node
         self._network = network
         self._requests = requests
+        self._http = http
         self._loop_delay = loop_delay
         self._started_ms = started_ms
         self._lags = LagSurvey(node)
@@ -38,6 +47,7 @@ class Meter:
     async def measure(self) -> Exposition:
         to, node = Exposition(), self._node
         self._add_process(to)
+        add_http(to, self._http)
         add_requests(to, self._requests)
         add_network(to, self._network)
         for why, count in node.datagrams_ignored.items():
