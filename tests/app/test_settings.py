@@ -235,7 +235,7 @@ def test_unknown_names_are_refused_with_the_nearest_that_is_known(file: Path) ->
     file.write_text("zzz = 1\n")
     assert refusal(config=str(file)).endswith(
         "there are advertise, cluster-id, cluster-secret, cluster-secret-file, data-dir, discovery, grpc, http, "
-        "kafka, log-format, node-id, offset-store, peers, set"
+        "insecure, kafka, log-format, node-id, offset-store, peers, set"
     )
 
 
