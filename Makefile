@@ -9,7 +9,7 @@ HOURS ?= 8
 SECONDS ?= 60
 export PYTHONHASHSEED := 0
 
-.PHONY: help run proof test check format bench peers sim sim-night chaos lock clean
+.PHONY: help run proof test check format bench peers sim sim-night chaos lock proto clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -32,7 +32,7 @@ format: .venv/.ready  ## rewrite the source in the one format
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-bench: .venv/.ready  ## measure, beside raw system calls and other brokers: make bench [ONLY=storage|broker|cluster|client|http]
+bench: .venv/.ready  ## measure, beside raw system calls and other brokers: make bench [ONLY=storage|broker|cluster|client|http|grpc]
 	@$(BIN)/python -m bench $(ONLY)
 
 peers: .venv/.ready  ## fetch other brokers into bench/.peers, for the bench to stand beside
@@ -49,6 +49,9 @@ chaos: .venv/.ready  ## three brokers killed, cut off, without power, under load
 
 lock:  ## write requirements.lock anew (needs uv)
 	uv pip compile --universal --python-version 3.11 --generate-hashes --extra spark --group dev --no-header -o requirements.lock pyproject.toml
+
+proto: .venv/.ready  ## write the Python of the gRPC door's .proto files anew
+	@sh .ci/proto
 
 clean:  ## remove what the verbs made
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist bench/results bench/.peers

@@ -1,4 +1,4 @@
-"""`python -m bench [storage|broker|cluster|client|http|all]`: prints tables, writes JSON into bench/results."""
+"""`python -m bench [storage|broker|cluster|client|http|grpc|all]`: prints tables, writes JSON into bench/results."""
 
 import argparse
 import json
@@ -10,6 +10,7 @@ from bench.broker import suite as broker
 from bench.broker.peers import PEERS
 from bench.client import suite as client
 from bench.cluster import suite as cluster
+from bench.grpc import suite as grpc
 from bench.http import suite as http
 from bench.storage import suite as storage
 from bench.tables import make_console, print_head
@@ -25,7 +26,7 @@ def main() -> None:
         "the client beside others, the HTTP door beside a bare framework.",
     )
     parser.add_argument(
-        "what", nargs="?", choices=("storage", "broker", "cluster", "client", "http", "all"), default="all"
+        "what", nargs="?", choices=("storage", "broker", "cluster", "client", "http", "grpc", "all"), default="all"
     )
     parser.add_argument("--quick", action="store_true", help="a smoke test of a few seconds; its figures mean nothing")
     parser.add_argument("--dir", help="a directory on the disk to measure; the usual temporary one otherwise")
@@ -43,7 +44,9 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
     console = make_console()
     with workspace(chosen.dir) as place:
-        for name in ("storage", "broker", "cluster", "client", "http") if chosen.what == "all" else (chosen.what,):
+        for name in (
+            ("storage", "broker", "cluster", "client", "http", "grpc") if chosen.what == "all" else (chosen.what,)
+        ):
             machine = machine_facts(place)
             print_head(console, machine)
             if name == "storage":
@@ -54,6 +57,8 @@ def main() -> None:
                 figures = client.measure(console, place, quick=chosen.quick)
             elif name == "http":
                 figures = http.measure(console, place, quick=chosen.quick)
+            elif name == "grpc":
+                figures = grpc.measure(console, place, quick=chosen.quick)
             else:
                 figures = broker.measure(console, place, quick=chosen.quick, peers=peers)
             chosen.out.mkdir(parents=True, exist_ok=True)

@@ -234,8 +234,8 @@ def test_unknown_names_are_refused_with_the_nearest_that_is_known(file: Path) ->
     )
     file.write_text("zzz = 1\n")
     assert refusal(config=str(file)).endswith(
-        "there are advertise, cluster-id, cluster-secret, cluster-secret-file, data-dir, discovery, http, insecure, "
-        "kafka, log-format, node-id, offset-store, peers, set"
+        "there are advertise, cluster-id, cluster-secret, cluster-secret-file, data-dir, discovery, grpc, http, "
+        "insecure, kafka, log-format, node-id, offset-store, peers, set"
     )
 
 
@@ -338,6 +338,31 @@ def test_two_doors_are_never_at_one_address() -> None:
     assert refusal(kafka="127.0.0.1:8080") == message
     assert settings(kafka="127.0.0.1:8080", http="off").http is None
     assert settings(kafka="127.0.0.1:0", http="127.0.0.1:0").http == Address("127.0.0.1", 0)
+
+
+# The gRPC door
+
+
+def test_the_grpc_door_is_shut_unless_it_is_said_where_it_is() -> None:
+    assert settings().grpc is None
+    assert settings(grpc="off").grpc is None
+    assert settings(grpc="127.0.0.1:9090").grpc == Address("127.0.0.1", 9090)
+    assert settings(environ={"MILLPOND_GRPC": "localhost:0"}).grpc == Address("localhost", 0)
+    assert refusal(grpc="on") == (
+        "grpc is 'on' (--grpc); allowed is HOST:PORT with a port from 0 to 65535, or off; write for instance "
+        "127.0.0.1:9090"
+    )
+
+
+def test_the_grpc_door_is_no_wider_and_nowhere_else_than_allowed() -> None:
+    assert refusal(grpc="0.0.0.0:9090") == (
+        "grpc is '0.0.0.0:9090' (--grpc); allowed is an address of this machine alone, such as 127.0.0.1:9090, because "
+        "there is no authentication yet; to let everybody who reaches that address read, write and delete everything, "
+        "say --insecure"
+    )
+    assert settings(grpc="0.0.0.0:9090", insecure="true").grpc == Address("0.0.0.0", 9090)
+    assert refusal(grpc="127.0.0.1:8080") == "http and grpc are both 127.0.0.1:8080; give one of them another port"
+    assert refusal(grpc="127.0.0.1:9092") == "kafka and grpc are both 127.0.0.1:9092; give one of them another port"
 
 
 # Others of the cluster

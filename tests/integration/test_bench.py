@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from bench.grpc.names import WORKS
+
 ROOT = Path(__file__).parents[2]
 SIZES = ("1 MB", "16 KB", "200 B")
 
@@ -118,6 +120,13 @@ def test_a_quick_benchmark_of_http_stands_beside_bare_endpoints_and_cleans_up(tm
         *(f"{unit}, beside {peer}" for unit, peer in product(units, bare)),
         *(f"{verb}, {unit}" for verb, unit in product(("produce", "consume"), of_messages)),
     }
+    assert all(row["value"] > 0 for row in document["rows"])
+
+
+@pytest.mark.slow
+def test_a_quick_benchmark_of_grpc_cleans_up(tmp_path: Path) -> None:
+    document = quick(tmp_path, "grpc")
+    assert {row["section"] for row in document["rows"]} == set(WORKS)
     assert all(row["value"] > 0 for row in document["rows"])
 
 

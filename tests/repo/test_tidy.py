@@ -35,7 +35,9 @@ def tracked_files() -> list[Path]:
 
 
 FILES = tracked_files()
-PYTHON = [path for path in FILES if path.suffix == ".py"]
+GENERATED = ("_pb2.py", "_pb2_grpc.py")
+"""How files end that `make proto` writes."""
+PYTHON = [path for path in FILES if path.suffix == ".py" and not path.name.endswith(GENERATED)]
 SOURCE = [path for path in PYTHON if path.is_relative_to(ROOT / "src")]
 DOCUMENTS = [path for path in FILES if path.suffix == ".md"]
 

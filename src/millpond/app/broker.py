@@ -21,7 +21,7 @@ from millpond.app.broker_settings import (
     network_limits,
     whole,
 )
-from millpond.app.http_door import HttpDoor
+from millpond.app.doors import Doors
 from millpond.app.parts import Parts, claim_directory
 from millpond.broker.drivers.group_shard import Surroundings
 from millpond.broker.drivers.groups import GroupCoordinator
@@ -48,14 +48,14 @@ class Broker:
         server: FrameServer,
         parts: "Parts",
         tasks: list[asyncio.Task[None]],
-        http_door: HttpDoor | None,
+        doors: Doors,
     ) -> None:
         """Use `Broker.start`."""
         self.node = node
         self._server = server
         self._parts = parts
         self._tasks = tasks
-        self._http_door = http_door
+        self._doors = doors
 
     @property
     def port(self) -> int:
@@ -64,7 +64,12 @@ class Broker:
     @property
     def http_port(self) -> int | None:
         """None where the HTTP door is shut."""
-        return self._http_door.port if self._http_door is not None else None
+        return self._doors.http.port if self._doors.http is not None else None
+
+    @property
+    def grpc_port(self) -> int | None:
+        """None where the gRPC door is shut."""
+        return self._doors.grpc.port if self._doors.grpc is not None else None
 
     @property
     def life(self) -> BrokerLife:
@@ -82,14 +87,12 @@ class Broker:
     ) -> "Broker":
         check_static(settings.configs)
         check_cluster(settings)
-        door = await HttpDoor.reserve(*settings.http) if settings.http is not None else None
+        doors = await Doors.reserve(settings)
         try:
-            broker = await cls._start(settings, filesystem, clock, rng, on_error, door)
+            return await cls._start(settings, filesystem, clock, rng, on_error, doors)
         except BaseException:
-            if door is not None:
-                door.let_go()
+            await doors.let_go()
             raise
-        return broker
 
     @classmethod
     async def _start(
@@ -99,7 +102,7 @@ class Broker:
         clock: Clock,
         rng: Rng,
         on_error: Callable[[BaseException], None],
-        door: HttpDoor | None,
+        doors: Doors,
     ) -> "Broker":
         directory_id = claim_directory(filesystem, settings, rng)
         parts = await Parts.open(settings, directory_id, filesystem, clock, rng, on_error)
@@ -120,10 +123,9 @@ class Broker:
             await parts.close()
             raise
         dispatcher.open(node)
-        if door is not None:
-            at = Address(settings.host, server.port)
-            kafka = Address("localhost", server.port) if at.is_wildcard else at
-            door.open(node, kafka=kafka, network=server.facts, requests=dispatcher.facts, on_error=on_error)
+        at = Address(settings.host, server.port)
+        kafka = Address("localhost", server.port) if at.is_wildcard else at
+        await doors.open(node, kafka=kafka, network=server.facts, requests=dispatcher.facts, on_error=on_error)
         pause = settings.upkeep_seconds
         work = [keep_up(parts.metadata, parts.partitions, clock, pause_seconds=pause, on_error=on_error)]
         if parts.cluster is not None:
@@ -137,7 +139,7 @@ class Broker:
                     on_error=on_error,
                 )
             )
-        return cls(node, server, parts, [asyncio.get_running_loop().create_task(each) for each in work], door)
+        return cls(node, server, parts, [asyncio.get_running_loop().create_task(each) for each in work], doors)
 
     async def stop(self, *, grace_seconds: float = 10) -> None:
         """Lets others take over, answers what was asked, then closes every log in order. The HTTP door tells of it
@@ -145,13 +147,13 @@ class Broker:
         self.node.is_stopping = True
         if self._parts.cluster is not None:
             await self._parts.life.hand_over()
+        await self._doors.stop_grpc()
         await self._server.stop(grace_seconds)
         for task in self._tasks:
             task.cancel()
         await asyncio.wait(self._tasks)
         await self.node.groups.close()
-        if self._http_door is not None:
-            await self._http_door.stop()
+        await self._doors.stop_http()
         await self._parts.close()
 
 

@@ -37,6 +37,8 @@ class BrokerSettings:
     """Of all clients together."""
     http: tuple[str, int] | None = None
     """Host and port of the HTTP door; None leaves it shut."""
+    grpc: tuple[str, int] | None = None
+    """The same of the gRPC door."""
     offset_store: OffsetStore | None = None
     assignors: Mapping[str, Assignor] = field(default_factory=dict)
     """Of other packages, by name; those of Millpond need not be here."""

@@ -299,6 +299,7 @@ def _addresses(first: Address, brokers: int) -> dict[int, Address]:
 
 def _command(settings: Settings, node_id: int, addresses: Mapping[int, Address], secret_file: Path) -> list[str]:
     http = str(settings.http) if node_id == 1 and settings.http is not None else OFF
+    grpc = str(settings.grpc) if node_id == 1 and settings.grpc is not None else OFF
     given = {
         "data-dir": f"{settings.data_dir}/{node_id}",
         "kafka": str(addresses[node_id]),
@@ -307,6 +308,7 @@ def _command(settings: Settings, node_id: int, addresses: Mapping[int, Address],
         "peers": ",".join(f"{number}@{address}" for number, address in addresses.items()),
         "cluster-secret-file": str(secret_file),
         "http": http,
+        "grpc": grpc,
         "log-format": "json",
     }
     if settings.offset_store is not None:

@@ -112,6 +112,7 @@ async def _start(settings: Settings, clock: SystemClock) -> Broker:
                 advertised_port=advertise.port,
                 connections_max=room_for_connections(),
                 http=(settings.http.host, settings.http.port) if settings.http else None,
+                grpc=(settings.grpc.host, settings.grpc.port) if settings.grpc else None,
                 offset_store=_offset_store(settings),
                 assignors=_assignors(settings),
                 configs=settings.configs,
@@ -126,9 +127,10 @@ async def _start(settings: Settings, clock: SystemClock) -> Broker:
             on_error=Troubles(clock).note,
         )
     except CannotListen as refusal:
-        assert settings.http is not None
-        why = _why_not_listening(refusal.error, settings.http, refusal.setting)
-        why = why or f"cannot listen on {settings.http}: {refusal.error}; choose another address with --http"
+        address = settings.http if refusal.setting == "http" else settings.grpc
+        assert address is not None
+        why = _why_not_listening(refusal.error, address, refusal.setting)
+        why = why or f"cannot listen on {address}: {refusal.error}; choose another address with --{refusal.setting}"
         raise CannotStart(f"{why}, or switch it off with --{refusal.setting} off") from refusal
     except StorageError as error:
         raise CannotStart(f"cannot open the data directory {settings.data_dir}: {error}") from error
@@ -183,6 +185,7 @@ def _why_not_listening(error: OSError, address: Address, setting: str) -> str | 
 def _tell_started(settings: Settings, broker: Broker, out: TextIO) -> None:
     address = Address(settings.kafka.host, broker.port)
     http = Address(settings.http.host, broker.http_port) if settings.http and broker.http_port else None
+    grpc = Address(settings.grpc.host, broker.grpc_port) if settings.grpc and broker.grpc_port else None
     logs = [(str(partition.at), partition.log) for partition in broker.node.partitions]
     summary = RecoverySummary.of(logs)
     if settings.log_format is LogFormat.TEXT and out.isatty():
@@ -190,7 +193,12 @@ def _tell_started(settings: Settings, broker: Broker, out: TextIO) -> None:
         from millpond.app.banner import show_banner  # noqa: PLC0415
 
         show_banner(
-            out, address=str(address), http=str(http) if http else None, data_dir=settings.data_dir, summary=summary
+            out,
+            address=str(address),
+            http=str(http) if http else None,
+            grpc=str(grpc) if grpc else None,
+            data_dir=settings.data_dir,
+            summary=summary,
         )
     else:
         tell(
@@ -200,6 +208,7 @@ def _tell_started(settings: Settings, broker: Broker, out: TextIO) -> None:
             host=address.host,
             port=address.port,
             http=str(http or "off"),
+            grpc=str(grpc or "off"),
             node_id=settings.node_id,
             pid=os.getpid(),
             data_dir=settings.data_dir,
@@ -214,6 +223,8 @@ def _tell_started(settings: Settings, broker: Broker, out: TextIO) -> None:
         tell(OPEN_TO_EVERYBODY, address=str(address))
     if http is not None and not http.is_loopback:
         tell(HTTP_OPEN_TO_EVERYBODY, address=str(http))
+    if grpc is not None and not grpc.is_loopback:
+        tell(OPEN_TO_EVERYBODY, address=str(grpc))
 
 
 class _Signals:

@@ -22,6 +22,8 @@ from millpond.model.errors import InvalidSetting
 
 KAFKA_DEFAULT = Address("127.0.0.1", 9092)
 HTTP_DEFAULT = Address("127.0.0.1", 8080)
+GRPC_USUAL = Address("127.0.0.1", 9090)
+"""Written where somebody has to be shown an address; the door is shut unless it is asked for."""
 PORT_MAX = 65_535
 OFF = "off"
 MULTICAST = "multicast"
@@ -46,6 +48,8 @@ class Settings:
     """Port 0 takes a free one."""
     http: Address | None = HTTP_DEFAULT
     """Where HTTP is answered; None where it is not."""
+    grpc: Address | None = None
+    """Where gRPC is answered; None where it is not."""
     advertise: Address | None = None
     """Where clients are told to connect, if not to `kafka`; port 0 stands for the port it listens on."""
     node_id: int = 1
@@ -87,7 +91,8 @@ def _checked(own: Mapping[str, Given], configs: Mapping[str, Given]) -> Settings
     settings = Settings(
         data_dir=_data_dir(own["data-dir"]) if "data-dir" in own else defaults.data_dir,
         kafka=_address("kafka", own["kafka"]) if "kafka" in own else defaults.kafka,
-        http=_http(own["http"]) if "http" in own else defaults.http,
+        http=_door("http", own["http"], HTTP_DEFAULT) if "http" in own else defaults.http,
+        grpc=_door("grpc", own["grpc"], GRPC_USUAL) if "grpc" in own else defaults.grpc,
         advertise=_address("advertise", own["advertise"]) if "advertise" in own else defaults.advertise,
         node_id=_node_id(own["node-id"]) if "node-id" in own else defaults.node_id,
         offset_store=_offset_store(own["offset-store"]) if "offset-store" in own else defaults.offset_store,
@@ -103,8 +108,9 @@ def _checked(own: Mapping[str, Given], configs: Mapping[str, Given]) -> Settings
         _check_reach(settings, own["kafka"])
     if "http" in own:
         _check_http_reach(settings, own["http"])
-    if settings.http == settings.kafka and settings.kafka.port:
-        raise InvalidSetting(f"kafka and http are both {settings.kafka}; give one of them another port")
+    if "grpc" in own:
+        _check_grpc_reach(settings, own["grpc"])
+    _check_apart(settings)
     if settings.advertise is not None and settings.advertise.is_wildcard:
         _refuse("advertise", own["advertise"], "one address", "name the host or the address that clients use")
     return settings
@@ -137,13 +143,13 @@ def _found_address(found: re.Match[str]) -> Address:
     return Address(found["bracketed"] or found["plain"], int(found["port"]))
 
 
-def _http(given: Given) -> Address | None:
+def _door(name: str, given: Given, usual: Address) -> Address | None:
     if given.text.strip().lower() == OFF:
         return None
     found = _ADDRESS.fullmatch(given.text.strip())
     if found is None or int(found["port"]) > PORT_MAX:
         wanted = f"HOST:PORT with a port from 0 to {PORT_MAX}, or {OFF}"
-        _refuse("http", given, wanted, "write for instance 127.0.0.1:8080")
+        _refuse(name, given, wanted, f"write for instance {usual}")
     return _found_address(found)
 
 
@@ -277,3 +283,21 @@ def _check_http_reach(settings: Settings, given: Given) -> None:
             "an address of this machine alone, such as 127.0.0.1:8080, because there is no authentication yet",
             "to let everybody who reaches that address read, write and delete everything, say --insecure",
         )
+
+
+def _check_grpc_reach(settings: Settings, given: Given) -> None:
+    if settings.grpc is not None and not settings.grpc.is_loopback and not settings.insecure:
+        _refuse(
+            "grpc",
+            given,
+            f"an address of this machine alone, such as {GRPC_USUAL}, because there is no authentication yet",
+            "to let everybody who reaches that address read, write and delete everything, say --insecure",
+        )
+
+
+def _check_apart(settings: Settings) -> None:
+    doors = {"kafka": settings.kafka, "http": settings.http, "grpc": settings.grpc}
+    for one, other in (("kafka", "http"), ("kafka", "grpc"), ("http", "grpc")):
+        address = doors[one]
+        if address is not None and address.port and address == doors[other]:
+            raise InvalidSetting(f"{one} and {other} are both {address}; give one of them another port")

@@ -20,7 +20,7 @@ from millpond.core.metadata.broker_configs import BROKER_KEYS
 from millpond.model.errors import InvalidSetting
 
 NAMES = (
-    *("data-dir", "kafka", "http", "advertise", "node-id", "offset-store", "insecure", "log-format"),
+    *("data-dir", "kafka", "http", "grpc", "advertise", "node-id", "offset-store", "insecure", "log-format"),
     *("peers", "discovery", "cluster-id", "cluster-secret", "cluster-secret-file"),
 )
 SET = "set"

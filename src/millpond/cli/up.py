@@ -23,6 +23,9 @@ Kafka = Annotated[
 Http = Annotated[
     Text, Option(help="Where metrics and health are, or off.  [dim]127.0.0.1:8080[/dim]", metavar="HOST:PORT|off")
 ]
+Grpc = Annotated[
+    Text, Option(help="Where gRPC clients connect; needs millpond\\[grpc].  [dim]off[/dim]", metavar="HOST:PORT|off")
+]
 Advertise = Annotated[
     Text, Option(help="Where clients are told to connect, if that is another address.", metavar="HOST:PORT")
 ]
@@ -71,6 +74,7 @@ def up(
     data_dir: DataDir = None,
     kafka: Kafka = None,
     http: Http = None,
+    grpc: Grpc = None,
     advertise: Advertise = None,
     node_id: NodeId = None,
     cluster: Cluster = None,
@@ -100,6 +104,7 @@ def up(
         "data-dir": data_dir,
         "kafka": kafka,
         "http": http,
+        "grpc": grpc,
         "advertise": advertise,
         "node-id": node_id,
         "peers": peers,

@@ -25,13 +25,15 @@ class Event:
 BROKER_STARTED = Event(
     "broker_started",
     INFO,
-    "Millpond {version} listens on {address}, HTTP {http}; {partitions} partitions in {data_dir}; {recovery}",
+    "Millpond {version} listens on {address}, HTTP {http}, gRPC {grpc}; {partitions} partitions in {data_dir}; "
+    "{recovery}",
     (
         "version",
         "address",
         "host",
         "port",
         "http",
+        "grpc",
         "node_id",
         "pid",
         "data_dir",

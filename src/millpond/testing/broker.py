@@ -41,12 +41,13 @@ class InProcessBroker:
         configs: Mapping[str, str] | None = None,
         clock: ManualClock | None = None,
         http: bool = False,
+        grpc: bool = False,
         seed: int = 0,
     ) -> None:
         """`configs` are a broker's settings by Kafka's names. Without a data directory there is one of its own, and
         without a port it listens on one that is free.
 
-        With `http` there is an HTTP door at `http_url`.
+        With `http` there is an HTTP door at `http_url`, with `grpc` a gRPC door at `grpc_address`.
 
         Its clock starts at the true time and then stands still, because clients stamp records with the true time.
         """
@@ -55,6 +56,7 @@ class InProcessBroker:
         self._port = port
         self._configs = dict(configs or {})
         self._http = ("127.0.0.1", 0) if http else None
+        self._grpc = ("127.0.0.1", 0) if grpc else None
         self._rng = random.Random(seed)
         self._bugs: list[BaseException] = []
         self._running: _Running | None = None
@@ -69,6 +71,12 @@ class InProcessBroker:
         """Without a slash at its end."""
         assert self.broker.http_port is not None, "start it with http=True"
         return f"http://127.0.0.1:{self.broker.http_port}"
+
+    @property
+    def grpc_address(self) -> str:
+        """For a channel."""
+        assert self.broker.grpc_port is not None, "start it with grpc=True"
+        return f"127.0.0.1:{self.broker.grpc_port}"
 
     @property
     def broker(self) -> Broker:
@@ -108,7 +116,9 @@ class InProcessBroker:
 
     async def _open(self, directory: str) -> Broker:
         return await Broker.start(
-            BrokerSettings(data_directory=directory, port=self._port, http=self._http, configs=self._configs),
+            BrokerSettings(
+                data_directory=directory, port=self._port, http=self._http, grpc=self._grpc, configs=self._configs
+            ),
             filesystem=OsFilesystem(),
             clock=self.clock,
             rng=self._rng,

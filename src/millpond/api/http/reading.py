@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from millpond.api.http.neighbours import Neighbours
 from millpond.api.http.problems import no_such_partition, no_such_topic
 from millpond.broker.node import Node
-from millpond.broker.operations.fetch import Wanted, fetch, read_now
+from millpond.broker.operations.fetch import NOTHING, Wanted, fetch, read_now
 from millpond.broker.operations.list_offsets import EARLIEST, LATEST, list_offset
 from millpond.client.offsets import offsets_at
 from millpond.model.addresses import Address
@@ -76,6 +76,10 @@ class Reading:
                 count -= len(read.records)
                 reads.append(read)
         return reads
+
+    async def batches(self, place: Place, *, wait_ms: int) -> memoryview:
+        """As they lie on disk, whole; empty where the time is up first."""
+        return (await self._look([place], wait_ms=wait_ms)).get(place.at, NOTHING)
 
     async def _look(self, places: Sequence[Place], *, wait_ms: int) -> Batches:
         """The first that has any: this broker, or one of those that lead the rest."""

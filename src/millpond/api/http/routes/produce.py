@@ -6,7 +6,7 @@ An array is answered with an array, in its order, when all are kept. Where some 
 and its `results` say what became of each.
 """
 
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -15,11 +15,11 @@ from msgspec import Struct
 from millpond.api.http.connection import Answer, Request
 from millpond.api.http.forms import FORMS, NOTHING, Form, NewMessage, bytes_of, form_of_content
 from millpond.api.http.problems import Refusal, code_of, problem, reply_to, status_of
-from millpond.api.http.producing import BATCH_BYTES_MAX, Parcel, Producing
+from millpond.api.http.producing import Parcel, Producing
 from millpond.api.http.replies import JSON, Reply
 from millpond.api.http.routing import Route, decoded
 from millpond.api.http.services import Services
-from millpond.client.batches import record_bytes
+from millpond.api.http.shipment import Shipment, size_of
 from millpond.model.errors import MillpondError
 from millpond.model.ids import TimestampMs, TopicPartition
 from millpond.protocol.records import NewRecord
@@ -77,8 +77,7 @@ def _send_one(services: Services, form: Form, messages: list[NewMessage], answer
         else:
             answer(reply_to(error))
 
-    size = record_bytes(record.value, record.key, record.headers)
-    services.producing.send(at, Parcel([record], size, done))
+    services.producing.send(at, Parcel([record], size_of(record), done))
 
 
 def _send_array(services: Services, form: Form, messages: list[NewMessage], answer: Answer) -> None:
@@ -104,12 +103,7 @@ def _send_array(services: Services, form: Form, messages: list[NewMessage], answ
         placed.append((number, record))
         if is_plain:
             anywhere[message.topic] = placed
-    array = _Array(len(messages), answer)
-    parcels = [
-        (at, array.parcel(at.partition, *part)) for at, placed in waiting.items() for part in _parts(placed)
-    ]  # all of them, before the first can be done
-    for at, parcel in parcels:
-        services.producing.send(at, parcel)
+    Shipment(len(messages), lambda shipment: answer(_reply(shipment))).send(services.producing, waiting)
 
 
 def _record(producing: Producing, form: Form, message: NewMessage, now_ms: int) -> tuple[TopicPartition, NewRecord]:
@@ -120,60 +114,18 @@ def _record(producing: Producing, form: Form, message: NewMessage, now_ms: int) 
     return at, NewRecord(bytes_of(form, message.value, "value"), key, timestamp, headers)
 
 
-def _parts(placed: list[tuple[int, NewRecord]]) -> Iterator[tuple[list[tuple[int, NewRecord]], int]]:
-    """With their sizes, so that each fits a batch, unless it is one message."""
-    sizes = [record_bytes(value, key, headers) for _, (value, key, _, headers) in placed]
-    if (total := sum(sizes)) <= BATCH_BYTES_MAX:
-        yield placed, total
-        return
-    part: list[tuple[int, NewRecord]] = []
-    size = 0
-    for each, more in zip(placed, sizes, strict=True):
-        if part and size + more > BATCH_BYTES_MAX:
-            yield part, size
-            part, size = [], 0
-        part.append(each)
-        size += more
-    yield part, size
-
-
-class _Array:
-    """What became of each message of an array, until all is known."""
-
-    def __init__(self, count: int, answer: Answer) -> None:
-        self._answer = answer
-        self._places: list[tuple[int, int]] = [(0, 0)] * count
-        self._errors: dict[int, MillpondError] = {}
-        self._missing = count
-
-    def parcel(self, partition: int, placed: list[tuple[int, NewRecord]], size: int) -> Parcel:
-        numbers, records = zip(*placed, strict=True)
-
-        def done(offsets: Sequence[int], error: MillpondError | None) -> None:
-            if error is None:
-                for number, offset in zip(numbers, offsets, strict=True):
-                    self._places[number] = (partition, offset)
-            else:
-                self._errors.update(dict.fromkeys(numbers, error))
-            self._missing -= len(numbers)
-            if not self._missing:
-                self._answer(self._reply())
-
-        return Parcel(list(records), size, done)
-
-    def _reply(self) -> Reply:
-        if not self._errors:
-            written = b",".join([b'{"partition":%d,"offset":%d}' % place for place in self._places])
-            return Reply(200, JSON, b"[%b]\n" % written)
-        results: list[dict[str, int | str]] = [
-            {"code": code_of(error), "detail": str(error)}
-            if (error := self._errors.get(number))
-            else {"partition": place[0], "offset": place[1]}
-            for number, place in enumerate(self._places)
-        ]
-        first = self._errors[min(self._errors)]
-        detail = f"{len(self._errors)} of {len(self._places)} messages were not kept; the first: {first}"
-        return problem(status_of(first), code_of(first), detail, field=f"[{min(self._errors)}]", results=results)
+def _reply(shipment: Shipment) -> Reply:
+    if not shipment.errors:
+        written = b",".join([b'{"partition":%d,"offset":%d}' % place for place in shipment.places])
+        return Reply(200, JSON, b"[%b]\n" % written)
+    results: list[dict[str, int | str]] = [
+        {"code": code_of(error), "detail": str(error)}
+        if (error := shipment.errors.get(number))
+        else {"partition": place[0], "offset": place[1]}
+        for number, place in enumerate(shipment.places)
+    ]
+    first, field = shipment.first_error, f"[{min(shipment.errors)}]"
+    return problem(status_of(first), code_of(first), shipment.told(), field=field, results=results)
 
 
 ROUTES = (

@@ -1,0 +1,1 @@
+"""The gRPC door: raw batches, messages one by one and in streams."""

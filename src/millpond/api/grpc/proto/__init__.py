@@ -1,0 +1,1 @@
+"""What gRPC clients are generated from; the Python beside it is written by `make proto`."""

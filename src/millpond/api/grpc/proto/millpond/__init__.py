@@ -1,0 +1,1 @@
+"""The protobuf package of this name."""

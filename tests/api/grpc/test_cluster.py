@@ -1,0 +1,54 @@
+"""Three brokers, each with a gRPC door: any of them answers for what any of them leads."""
+
+from collections.abc import Iterator
+
+import grpc
+import pytest
+
+from millpond.api.grpc.proto.millpond.v1 import messages_pb2 as wire
+from millpond.api.grpc.proto.millpond.v1 import topics_pb2
+from millpond.app.clock import SystemClock
+from millpond.model.ids import TimestampMs
+from millpond.protocol.records import NewRecord, decode_batch, encode_batch
+from tests.api.grpc.asking import SECONDS_MAX, Door
+from tests.api.three_brokers import NODES, Three
+
+pytestmark = pytest.mark.slow
+
+TOPIC = "everywhere"
+
+
+@pytest.fixture(scope="module")
+def doors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[int, Door]]:
+    with Three(tmp_path_factory.mktemp("three")) as three:
+        channels = {node: grpc.insecure_channel(f"127.0.0.1:{three.brokers[node].grpc_port}") for node in NODES}
+        found = {node: Door(channel) for node, channel in channels.items()}
+        while any(len(three.door(node).done("GET", "/api/v1/cluster")["brokers"]) < 3 for node in NODES):
+            pass
+        wanted = topics_pb2.CreateTopicRequest(name=TOPIC, partitions=3, replication_factor=3)
+        created = found[1].topics.CreateTopic(wanted, timeout=SECONDS_MAX)
+        assert {each.leader for each in created.partitions} == set(NODES)
+        while any(three.door(node).get(f"/api/v1/topics/{TOPIC}").status != 200 for node in NODES):
+            pass
+        yield found
+        for channel in channels.values():
+            channel.close()
+
+
+def test_messages_and_batches_go_through_every_broker(doors: dict[int, Door]) -> None:
+    for partition in range(3):
+        for number, door in enumerate(doors.values()):
+            message = wire.NewMessage(topic=TOPIC, partition=partition, value=b"message")
+            assert door.produce(message) == [(partition, 2 * number)]
+            batch = bytes(encode_batch([NewRecord(b"raw", None, TimestampMs(SystemClock().wall_ms()))]))
+            (kept,) = door.append(wire.ProduceBatchRequest(topic=TOPIC, partition=partition, batch=batch))
+            assert (kept.base_offset, kept.failure.code) == (2 * number + 1, "")
+    for door in doors.values():
+        messages = door.consume(TOPIC)
+        for partition in range(3):
+            found = [(each.offset, each.value) for each in messages if each.partition == partition]
+            assert found == [(offset, b"raw" if offset % 2 else b"message") for offset in range(6)]
+            request = wire.FetchBatchesRequest(topic=TOPIC, partition=partition, start=wire.Start(offset=5))
+            (answer,) = door.messages.FetchBatches(request, timeout=SECONDS_MAX)
+            assert [each.value for each in decode_batch(memoryview(answer.batches))] == [b"raw"]
+            assert answer.next_offset == 6
