@@ -67,7 +67,8 @@ class Three:
         )
 
     async def _stop(self) -> None:
-        await asyncio.gather(*(broker.stop(grace_seconds=1) for broker in self.brokers.values()))
+        for broker in self.brokers.values():  # all at once, each would wait for the others to take over
+            await broker.stop(grace_seconds=1)
 
     def stop_one(self, node: int) -> None:
         broker = self.brokers.pop(node)

@@ -55,7 +55,8 @@ class Three:
         await asyncio.gather(*(self.start(node_id) for node_id in self.peers))
 
     async def stop_all(self) -> None:
-        await asyncio.gather(*(broker.stop(grace_seconds=1) for broker in self.brokers.values()))
+        for broker in self.brokers.values():
+            await broker.stop(grace_seconds=1)
         self.brokers.clear()
         assert self.errors == []
 

@@ -83,7 +83,8 @@ def test_three_behind_a_name_found_a_cluster_and_start_again(
                 brokers = await asyncio.gather(*map(start, HOSTS))
             quorum = brokers[0].node.metadata.quorum
             assert quorum.raft.membership.voters == (1, 2, 3)
-            await asyncio.gather(*(broker.stop(grace_seconds=1) for broker in brokers))
+            for broker in brokers:
+                await broker.stop(grace_seconds=1)
         assert errors == []
 
     with asyncio.Runner(loop_factory=loop) as runner:

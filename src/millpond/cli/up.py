@@ -21,7 +21,11 @@ Kafka = Annotated[
     ),
 ]
 Http = Annotated[
-    Text, Option(help="Where metrics and health are, or off.  [dim]127.0.0.1:8080[/dim]", metavar="HOST:PORT|off")
+    Text,
+    Option(
+        help="Where HTTP is: messages, topics, groups, metrics, health; or off.  [dim]127.0.0.1:8080[/dim]",
+        metavar="HOST:PORT|off",
+    ),
 ]
 Grpc = Annotated[
     Text, Option(help="Where gRPC clients connect; needs millpond\\[grpc].  [dim]off[/dim]", metavar="HOST:PORT|off")
