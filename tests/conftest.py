@@ -38,6 +38,19 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
         sys.stderr.write(f"\n{report.nodeid} failed ({report.when})\n")
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What tests measured by the way, each with `record_property`: a `figure` for people, or simulated `seeds`."""
+    noted = [each for report in terminalreporter.stats.get("passed", ()) for each in report.user_properties]
+    if seeds := sum(value for name, value in noted if name == "seeds"):
+        cpu_seconds = sum(value for name, value in noted if name == "seeds_cpu_seconds")
+        terminalreporter.write_line(
+            f"{seeds} simulated clusters, a minute each: {seeds / cpu_seconds:.2f} a second of CPU"
+        )
+    for name, value in noted:
+        if name == "figure":
+            terminalreporter.write_line(value)
+
+
 class TakeTurns(LoadScopeScheduling):  # type: ignore[misc] # xdist has no types
     """Tests that start processes run one after the other; beside them what takes long and claims little. Those of the
     pipeline share one Spark session."""

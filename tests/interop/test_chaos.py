@@ -6,6 +6,7 @@ time. What this machine does not permit is told as the reason of a skipped test.
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -34,9 +35,12 @@ def run_chaos(kept: Path, *options: str) -> list[str]:
     return told.splitlines()
 
 
-def test_nothing_is_lost_in_three_minutes_of_faults(tmp_path: Path) -> None:
+def test_nothing_is_lost_in_three_minutes_of_faults(
+    tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
     story = run_chaos(tmp_path, "--seconds", str(SECONDS), "--messages", str(MESSAGES), "--seed", str(SEED))
     assert "all there once and in order" in story[-1], "\n".join(story)
+    record_property("figure", f"{SECONDS} s of chaos: {story[-1]}")
 
 
 def test_no_fault_is_left_out(tmp_path: Path) -> None:

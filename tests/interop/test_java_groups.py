@@ -1,5 +1,6 @@
 """The Java client: groups of the classic protocol, eager and cooperative, and of `group.protocol=consumer`."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -50,13 +51,12 @@ def values_of(records: list[dict[str, Any]]) -> list[str]:
 
 @every_protocol
 def test_members_come_and_go_while_messages_flow(
-    broker: BrokerProcess, java: ForeignClient, protocol: str, capsys: pytest.CaptureFixture[str]
+    broker: BrokerProcess, java: ForeignClient, protocol: str, record_property: Callable[[str, object], None]
 ) -> None:
     topic = new_topic(java, partitions=PARTITIONS)
     settings = {"group.id": new_name("group"), **PROTOCOLS[protocol]}
     happened = come_and_go(broker, topic, lambda name, story: ForeignMember(java, name, topic, story, settings))
-    with capsys.disabled():
-        print(f"\nJava, {protocol}: {happened.figures()}")  # noqa: T201 - a figure for whoever runs it
+    record_property("figure", f"Java, {protocol}: {happened.figures()}")
     if protocol != "range":
         happened.left.check_only_what_moves_is_touched(leaver="cy")
         happened.joined.check_only_what_moves_is_touched()
