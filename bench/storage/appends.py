@@ -21,6 +21,7 @@ import uvloop
 from bench.measuring import SIZES, Measurement, Row, Scale, Target, chunks, cpu_seconds_of, in_turns
 from bench.storage.batches import EPOCH, batch_of
 from bench.workspace import CountingFilesystem, Workspace
+from millpond.app.loop import BrokerLoop
 from millpond.model.limits import MIB
 from millpond.storage.log import Log
 from millpond.storage.settings import Flush, LogSettings
@@ -142,8 +143,8 @@ def _on_log(
         finally:
             log.abandon()
 
-    with place.directory() as directory:
-        return uvloop.run(run(directory))  # the loop a broker runs on
+    with place.directory() as directory, asyncio.Runner(loop_factory=BrokerLoop) as runner:
+        return runner.run(run(directory))
 
 
 def _append_all(log: Log, batch: bytearray, count: int) -> None:

@@ -44,9 +44,9 @@ from millpond.telemetry.events import (
 from millpond.telemetry.troubles import Troubles
 
 try:
-    import uvloop
+    from millpond.app.loop import BrokerLoop
 
-    new_loop: Callable[[], AbstractEventLoop] = uvloop.new_event_loop
+    new_loop: Callable[[], AbstractEventLoop] = BrokerLoop
 except ImportError:  # not on every system; asyncio's own does the same, slower
     new_loop = asyncio.new_event_loop
 
