@@ -1,4 +1,4 @@
-"""For all tests: what starts processes counts as slow, and runs one after the other but for groups of their own.
+"""For all tests: what starts processes or whole brokers counts as slow; processes run one after the other.
 
 So `make check` stays short, and in `make test` no cluster of one test has to wait for the cluster of another. What
 fails is named at once, so that a run that is stopped has said something.
@@ -20,6 +20,20 @@ settings.load_profile("any")
 ROOT = Path(__file__).parent
 WHOLE_PROCESSES = (ROOT / "interop", ROOT / "cli", ROOT / "integration", ROOT / "client" / "test_cluster.py")
 
+TAKE_LONG = (
+    *WHOLE_PROCESSES,
+    ROOT / "api",
+    ROOT / "broker" / "test_cluster_on_sockets.py",
+    ROOT / "broker" / "test_discovery_on_sockets.py",
+    ROOT / "client",
+    ROOT / "core" / "replication" / "test_model.py",
+    ROOT / "pipeline",
+    ROOT / "repo" / "test_documents.py",
+    ROOT / "simulation",
+    ROOT / "telemetry",
+    ROOT / "testing" / "test_broker.py",
+)
+"""Left out of `make check`, which is to take less than a minute."""
 BESIDE = (ROOT / "interop" / "test_chaos.py", ROOT / "integration" / "test_power_cuts_ext4.py")
 
 
@@ -29,7 +43,7 @@ def starts_processes(path: Path) -> bool:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if starts_processes(item.path):
+        if any(item.path.is_relative_to(each) for each in TAKE_LONG):
             item.add_marker(pytest.mark.slow)
 
 
