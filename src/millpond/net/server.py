@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from millpond.net.answers import Answer, AnswerFuture, Later
+from millpond.net.closing import close_listeners
 from millpond.net.connection import Connection, Shared
 from millpond.net.facts import CloseReason, NetworkFacts
 from millpond.net.frames import SCRATCH_BYTES
@@ -116,7 +117,7 @@ class FrameServer:
         """
         assert self._listener is not None, "start it first"
         self._stopping = True
-        self._listener.close()
+        await close_listeners(self._listener)
         for connection in self.connections:
             connection.finish(CloseReason.STOPPED)
         if not await self._all_gone_within(grace_seconds):

@@ -14,6 +14,7 @@ from email.utils import formatdate
 from millpond.api.http.connection import Handle, HttpConnection
 from millpond.api.http.limits import HttpLimits
 from millpond.model.ports import Clock
+from millpond.net.closing import close_listeners
 from millpond.telemetry.http import HttpFacts
 
 TICK_SECONDS = 0.5
@@ -55,8 +56,7 @@ class HttpServer:
     async def stop(self) -> None:
         """Answers what was asked, for a short while."""
         self.is_stopping = True
-        for server in self._listening:
-            server.close()
+        await close_listeners(*self._listening)
         for _ in range(TURNS_TO_BEGIN):
             await asyncio.sleep(0)
         for connection in list(self._connections):
