@@ -9,10 +9,11 @@ from millpond.client.membership import FENCED_CODES, Heartbeat, Membership, Plac
 from millpond.client.retries import Backoff
 from millpond.core.groups.consumer import ConsumerGroup
 from millpond.core.groups.consumer_events import ConsumerHeartbeat, ConsumerHeartbeatResult, Topic
-from millpond.core.groups.effects import Instant, Reply, Token
+from millpond.core.groups.effects import Reply, Token
 from millpond.core.groups.records import TopicIdPartition
 from millpond.core.groups.settings import GroupSettings
 from millpond.model.errors import RefusedByBroker
+from millpond.model.instant import Instant
 
 TOPIC_ID = b"t" * 16
 PARTITIONS = 5

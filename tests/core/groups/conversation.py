@@ -26,10 +26,11 @@ from millpond.core.groups.classic_events import (
     SyncResult,
     Tick,
 )
-from millpond.core.groups.effects import Effect, Fact, Instant, Noted, Persist, Reply, Token
+from millpond.core.groups.effects import Effect, Fact, Noted, Persist, Reply, Token
 from millpond.core.groups.errors import GroupError
 from millpond.core.groups.records import ClassicGroupRecord, Record
 from millpond.core.groups.settings import GroupSettings
+from millpond.model.instant import Instant
 
 TRANSCRIPTS = Path(__file__).parent / "transcripts"
 WALL_MS = 1_700_000_000_000

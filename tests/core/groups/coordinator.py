@@ -13,7 +13,7 @@ from millpond.core.groups.classic_events import (
     Tick,
 )
 from millpond.core.groups.consumer_events import ConsumerHeartbeat, ConsumerHeartbeatResult, TopicsChanged
-from millpond.core.groups.effects import Effect, Instant, Persist, Reply, Token
+from millpond.core.groups.effects import Effect, Persist, Reply, Token
 from millpond.core.groups.errors import GroupError
 from millpond.core.groups.offsets import (
     CommitOffsets,
@@ -29,6 +29,7 @@ from millpond.core.groups.requests import DeleteGroup, DeleteGroupResult, Reques
 from millpond.core.groups.settings import GroupSettings
 from millpond.core.groups.subscriptions import subscription
 from millpond.model.ids import LeaderEpoch, Offset, TopicPartition
+from millpond.model.instant import Instant
 from tests.core.groups.consumer_conversation import topics
 from tests.core.groups.conversation import instant
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from millpond.broker.drivers.partition import Partition
 from millpond.core.groups.classic_events import Tick
 from millpond.core.groups.consumer_events import Topic, TopicsChanged
-from millpond.core.groups.effects import Effect, Instant, Noted, Persist, Reply, Token
+from millpond.core.groups.effects import Effect, Noted, Persist, Reply, Token
 from millpond.core.groups.errors import GroupError
 from millpond.core.groups.offsets_format import decode, encode
 from millpond.core.groups.records import OffsetCommitted, OffsetForgotten, Record
@@ -26,6 +26,7 @@ from millpond.core.groups.settings import GroupSettings
 from millpond.core.groups.stores import OffsetChange, OffsetStore
 from millpond.model.errors import DiskFailed, InvalidRecord, NotEnoughReplicasAfterAppend, NotLeader, StorageError
 from millpond.model.ids import Offset, TimestampMs
+from millpond.model.instant import Instant
 from millpond.model.limits import MIB
 from millpond.model.ports import Clock, Rng
 from millpond.protocol.records import NewRecord, decode_batch, encode_batch, iter_batches

@@ -34,7 +34,6 @@ from millpond.core.groups.classic_members import Member, Members
 from millpond.core.groups.deadlines import Deadlines
 from millpond.core.groups.effects import (
     Effect,
-    Instant,
     MemberGone,
     MemberJoined,
     Noted,
@@ -48,6 +47,7 @@ from millpond.core.groups.errors import GroupError
 from millpond.core.groups.records import ClassicGroupRecord
 from millpond.core.groups.settings import GroupSettings
 from millpond.model.ids import TimestampMs
+from millpond.model.instant import Instant
 
 
 class State(Enum):

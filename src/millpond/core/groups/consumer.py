@@ -31,7 +31,6 @@ from millpond.core.groups.consumer_members import NOTHING, Member, MemberState
 from millpond.core.groups.deadlines import Deadlines
 from millpond.core.groups.effects import (
     Effect,
-    Instant,
     MemberGone,
     MemberJoined,
     Noted,
@@ -51,6 +50,7 @@ from millpond.core.groups.records import (
 )
 from millpond.core.groups.settings import GroupSettings
 from millpond.model.ids import TimestampMs
+from millpond.model.instant import Instant
 
 
 class State(Enum):

@@ -9,19 +9,12 @@ Pure.
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple, NewType
+from typing import NewType
 
 from millpond.core.groups.records import Record
 
 Token = NewType("Token", int)
 """Names a request that waits for its answer; the driver's to choose, never the same one twice."""
-
-
-class Instant(NamedTuple):
-    """Now, by both clocks: sessions are waited for by the monotonic one, offsets are stamped by the wall."""
-
-    monotonic_ms: int
-    wall_ms: int
 
 
 class Why(Enum):

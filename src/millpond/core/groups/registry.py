@@ -33,7 +33,7 @@ from millpond.core.groups.consumer_events import (
 )
 from millpond.core.groups.deadlines import Deadlines
 from millpond.core.groups.descriptions import Description, GroupListing, GroupType, description_of, listing_of
-from millpond.core.groups.effects import Effect, Instant, Persist, Reply
+from millpond.core.groups.effects import Effect, Persist, Reply
 from millpond.core.groups.errors import GroupError
 from millpond.core.groups.lag import Lag, LogFacts, lag_of
 from millpond.core.groups.offsets import (
@@ -59,6 +59,7 @@ from millpond.core.groups.requests import ClassicRequest, DeleteGroup, DeleteGro
 from millpond.core.groups.settings import GroupSettings
 from millpond.core.groups.subscriptions import CONSUMER
 from millpond.model.ids import TopicPartition
+from millpond.model.instant import Instant
 from millpond.model.ports import Rng
 
 

@@ -1,0 +1,383 @@
+"""The deliveries of one group on one partition: which messages are ready, held by somebody, waiting, or done with.
+
+Offsets from `end` on were never touched; below it, those in `_open` have a state, and all others are done. So what is
+kept is as small as the queue is regular: ten million messages behind a slow one are two runs.
+
+Invariants: no two leases of a message overlap; a message that is done is never handed out again; `start` never goes
+back. They hold across restarts as far as every `Change` is kept before anybody is told of what it stands for.
+Pure: the caller passes `now`, keeps the changes, and buries the doomed. Driven by broker/drivers/queue_partition.py.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from heapq import heappop, heappush
+from typing import Final, NamedTuple
+
+from millpond.core.delivery.key_order import Behind, KeyOrder
+from millpond.core.delivery.lanes import Lanes, Offer
+from millpond.core.delivery.runs import Run, Runs
+from millpond.core.delivery.settings import REASON_CHARS_MAX, DeliverySettings
+from millpond.core.delivery.states import Doomed, Lane, Leased, Outcome, Ready, State, Waiting
+from millpond.model.errors import LeaseLost
+from millpond.model.instant import Instant
+from millpond.model.ports import Rng
+
+LOOKED_AHEAD_MAX: Final = 100_000
+"""Messages, or runs of them, that a group which looks at each of them has before it at a time."""
+
+LEASE_EXPIRED: Final = "the lease ran out"
+
+
+class Change(NamedTuple):
+    """These messages are in that state from now on; None: they are done."""
+
+    first: int
+    last: int
+    state: State | None
+
+
+class Delivery(NamedTuple):
+    first: int
+    last: int
+    attempt: int
+
+
+class Verdict(NamedTuple):
+    first: int
+    last: int
+    outcome: Outcome
+
+
+class Kept(NamedTuple):
+    """What a ledger begins with after a restart."""
+
+    start: int
+    end: int
+    producer_id: int
+    next_sequence: int
+    open: Runs[State]
+
+
+class Ledger:
+    def __init__(self, settings: DeliverySettings, rng: Rng, *, start: int) -> None:
+        self.settings = settings
+        self._rng = rng
+        self._open: Runs[State] = Runs()
+        self._lanes = Lanes(settings)
+        self._keys = KeyOrder() if settings.is_ordered_by_key else None
+        self.end = start
+        """Nothing from here on was ever handed out."""
+        self.frontier = start
+        """As far as messages were let in; not below `end`, except while what was kept is looked at again."""
+        self._deadlines: list[tuple[int, int, int]] = []
+        self._held: Counter[str] = Counter()
+        self.leased = 0
+        self._changes: list[Change] = []
+        self.producer_id = -1
+        """In whose name the doomed go to the dead-letter topic; -1 while nobody was doomed."""
+        self.next_sequence = 0
+        self.counts: Counter[str] = Counter()
+        """What happened since the ledger was made: delivered, redelivered, accepted, doomed, expired."""
+
+    @classmethod
+    def restore(cls, settings: DeliverySettings, rng: Rng, kept: Kept, *, now: Instant) -> "Ledger":
+        """Leases get their whole time again: this process does not know how much of it is over."""
+        ledger = cls(settings, rng, start=kept.start)
+        ledger.end, ledger.producer_id, ledger.next_sequence = kept.end, kept.producer_id, kept.next_sequence
+        for first, last, state in kept.open:
+            match state:
+                case Leased():
+                    state = Leased(
+                        state.attempts, state.lane, state.holder, state.lock_ms, now.monotonic_ms + state.lock_ms
+                    )
+                case Waiting():
+                    left_ms = max(0, state.due_wall_ms - now.wall_ms)
+                    state = Waiting(state.attempts, state.lane, state.due_wall_ms, now.monotonic_ms + left_ms)
+            ledger._open.set(first, last, state)
+            ledger._note_state(first, last, state)
+            if isinstance(state, Ready) and not settings.looks_at_messages:
+                ledger._lanes.add(first, last, Lane.NORMAL)
+        if not settings.looks_at_messages:
+            ledger.frontier = kept.end
+        return ledger
+
+    # What there is
+
+    @property
+    def start(self) -> int:
+        """Everything below is done."""
+        run = self._open.first
+        return self.end if run is None else run.first
+
+    @property
+    def ready(self) -> int:
+        """Messages that could be handed out now, as far as messages were let in."""
+        return self._lanes.size
+
+    def depth(self, lane: Lane) -> int:
+        return self._lanes.depth(lane)
+
+    @property
+    def unfinished(self) -> int:
+        """Messages that were let in and are not done."""
+        untouched = max(0, self.frontier - self.end)
+        return self._open.size + untouched
+
+    @property
+    def next_deadline(self) -> int | None:
+        return self._deadlines[0][0] if self._deadlines else None
+
+    @property
+    def doomed(self) -> Iterator[Run[Doomed]]:
+        for first, last, state in self._open:
+            if isinstance(state, Doomed):
+                yield Run(first, last, state)
+
+    def open_runs(self) -> Iterator[Run[State]]:
+        return iter(self._open)
+
+    def take_changes(self) -> list[Change]:
+        changes, self._changes = self._changes, []
+        return changes
+
+    # Messages come in
+
+    @property
+    def room_ahead(self) -> int:
+        """How many more may be let in one by one."""
+        waiting = self._keys.waiting if self._keys is not None else 0
+        return LOOKED_AHEAD_MAX - self._lanes.runs - waiting
+
+    def admit_until(self, end: int) -> None:
+        """All before that offset, in a group that does not look at them."""
+        assert not self.settings.looks_at_messages
+        if end > self.frontier:
+            self._lanes.add(self.frontier, end - 1, Lane.NORMAL)
+            self.frontier = end
+
+    def admit(self, offset: int, *, lane: Lane, key: bytes | None, written_wall_ms: int) -> None:
+        """The next message, in a group that looks at each; offsets that have none are skipped, and done."""
+        assert self.settings.looks_at_messages
+        assert offset >= self.frontier
+        self.skip_until(offset)
+        self.frontier = offset + 1
+        state: State | None = self._open.at(offset) if offset < self.end else Ready(0)
+        if state is None:
+            return
+        self._lanes.mark(offset, written_wall_ms)
+        is_in_front = self._keys is None or self._keys.admit(offset, key, lane)
+        match state:
+            case Ready():
+                if is_in_front:
+                    self._lanes.add(offset, offset, lane)
+            case Leased():
+                renewed = Leased(state.attempts, lane, state.holder, state.lock_ms, state.until_ms)
+                self._open.set(offset, offset, renewed)
+            case Waiting():
+                self._open.set(offset, offset, Waiting(state.attempts, lane, state.due_wall_ms, state.until_ms))
+
+    def skip_until(self, offset: int) -> None:
+        """There are no messages from the frontier up to here."""
+        if offset <= self.frontier:
+            return
+        first, self.frontier = self.frontier, offset
+        self._set(first, offset - 1, None)
+
+    def trim(self, log_start: int) -> None:
+        """The log has lost what is before: nobody will have it."""
+        if log_start <= self.start:
+            return
+        first = self.start
+        self.frontier = max(self.frontier, log_start)
+        self._lanes.remove(first, log_start - 1)
+        self._replace(first, log_start - 1, None)
+        if self._keys is not None:
+            for following in self._keys.trim(log_start):
+                self._let_through(following)
+
+    # Consumers
+
+    def room_for(self, holder: str) -> int:
+        """How many more messages this consumer may have."""
+        return max(0, min(self.settings.leased_max - self.leased, self.settings.held_max - self._held[holder]))
+
+    def offer(self, now: Instant) -> Offer | None:
+        """The messages that come next; `acquire` takes them, or the first of them."""
+        self.tick(now)
+        return self._lanes.next(wall_ms=now.wall_ms)
+
+    def acquire(self, offer: Offer, *, holder: str, lock_ms: int, now: Instant) -> list[Delivery]:
+        first, last, lane = offer
+        self._lanes.remove(first, last)
+        self._lanes.served(lane, last - first + 1)
+        deliveries = []
+        for piece in self._attempted(first, last):
+            attempt = piece.value + 1
+            leased = Leased(attempt, lane, holder, lock_ms, now.monotonic_ms + lock_ms)
+            self._set(piece.first, piece.last, leased)
+            deliveries.append(Delivery(piece.first, piece.last, attempt))
+            self.counts["delivered" if attempt == 1 else "redelivered"] += len(piece)
+        return deliveries
+
+    def _attempted(self, first: int, last: int) -> list[Run[int]]:
+        """These messages by how often they were handed out."""
+        pieces = []
+        at = first
+        for run in self._open.overlapping(first, last):
+            if run.first > at:
+                pieces.append(Run(at, run.first - 1, 0))
+            pieces.append(Run(run.first, run.last, run.value.attempts))
+            at = run.last + 1
+        if at <= last:
+            pieces.append(Run(at, last, 0))
+        return pieces
+
+    def acknowledge(
+        self,
+        verdicts: Iterable[Verdict],
+        *,
+        holder: str,
+        now: Instant,
+        delay_ms: int | None = None,
+        lock_ms: int | None = None,
+        reason: str = "",
+    ) -> None:
+        """All of them or, where the holder has not all of them (any more), none."""
+        self.tick(now)
+        verdicts = list(verdicts)
+        pieces = [(self._held_runs(each, holder), each.outcome) for each in verdicts]
+        for runs, outcome in pieces:
+            for first, last, state in runs:
+                match outcome:
+                    case Outcome.ACCEPT | Outcome.GAP:
+                        self._set(first, last, None)
+                        self.counts["accepted"] += last - first + 1
+                    case Outcome.RELEASE:
+                        self._give_back(first, last, state, now, delay_ms=delay_ms, reason=reason or "released")
+                    case Outcome.REJECT:
+                        self._doom(first, last, state.attempts, reason or "rejected")
+                    case Outcome.RENEW:
+                        span_ms = state.lock_ms if lock_ms is None else lock_ms
+                        until_ms = now.monotonic_ms + span_ms
+                        self._set(first, last, Leased(state.attempts, state.lane, holder, span_ms, until_ms))
+
+    def _held_runs(self, verdict: Verdict, holder: str) -> list[Run[Leased]]:
+        found: list[Run[Leased]] = []
+        for first, last, state in self._open.overlapping(verdict.first, verdict.last):
+            if isinstance(state, Leased) and state.holder == holder:
+                found.append(Run(first, last, state))
+        if sum(map(len, found)) != verdict.last - verdict.first + 1:
+            raise LeaseLost(
+                f"offsets {verdict.first} to {verdict.last} are not, or no longer, leased to who says so: "
+                "the lease ran out, or they were acknowledged before; what is not done will be delivered again"
+            )
+        return found
+
+    def release_all(self, holder: str, now: Instant) -> None:
+        """The consumer is gone; what it held is for others at once, and counts as an attempt."""
+        if not self._held[holder]:
+            return
+        for first, last, state in list(self._open):
+            if isinstance(state, Leased) and state.holder == holder:
+                self._give_back(first, last, state, now, delay_ms=0, reason="its consumer went away")
+
+    def expire(self, offset: int) -> None:
+        """A message that is ready has outlived its time."""
+        self.counts["expired"] += 1
+        attempts = self._attempted(offset, offset)[0].value
+        self._lanes.remove(offset, offset)
+        if self.settings.buries_expired:
+            self._doom(offset, offset, attempts, "expired")
+        else:
+            self._set(offset, offset, None)
+
+    def buried(self, first: int, last: int) -> None:
+        """The dead-letter topic has them."""
+        self._set(first, last, None)
+
+    def tick(self, now: Instant) -> None:
+        """Leases run out, and backoffs end."""
+        while self._deadlines and self._deadlines[0][0] <= now.monotonic_ms:
+            _, first, last = heappop(self._deadlines)
+            for run in self._open.overlapping(first, last):
+                state = run.value
+                if isinstance(state, Leased) and state.until_ms <= now.monotonic_ms:
+                    self._give_back(run.first, run.last, state, now, delay_ms=None, reason=LEASE_EXPIRED)
+                elif isinstance(state, Waiting) and state.until_ms <= now.monotonic_ms:
+                    self._make_ready(run.first, run.last, state.attempts, state.lane)
+
+    # From state to state
+
+    def _give_back(
+        self, first: int, last: int, state: Leased, now: Instant, *, delay_ms: int | None, reason: str
+    ) -> None:
+        if state.attempts >= self.settings.attempts_max:
+            self._doom(first, last, state.attempts, reason)
+            return
+        if delay_ms is None:
+            delay_ms = self.settings.backoff_after(state.attempts, self._rng.random())
+        if delay_ms == 0:
+            self._make_ready(first, last, state.attempts, state.lane)
+        else:
+            due_wall_ms, until_ms = now.wall_ms + delay_ms, now.monotonic_ms + delay_ms
+            self._set(first, last, Waiting(state.attempts, state.lane, due_wall_ms, until_ms))
+
+    def _make_ready(self, first: int, last: int, attempts: int, lane: Lane) -> None:
+        self._set(first, last, Ready(attempts))
+        self._lanes.add(first, last, lane)
+
+    def _doom(self, first: int, last: int, attempts: int, reason: str) -> None:
+        self.counts["doomed"] += last - first + 1
+        if not self.settings.has_dead_letters:
+            self._set(first, last, None)
+            return
+        self._set(first, last, Doomed(attempts, reason[:REASON_CHARS_MAX], self.next_sequence - first))
+        self.next_sequence = (self.next_sequence + last - first + 1) % (1 << 31)
+
+    def _set(self, first: int, last: int, state: State | None) -> None:
+        self._replace(first, last, state)
+        if state is None and self._keys is not None:
+            for offset in range(first, last + 1):
+                self._let_through(self._keys.finish(offset))
+
+    def _replace(self, first: int, last: int, state: State | None) -> None:
+        if first > self.end:  # what was passed over is not done
+            self._replace(self.end, first - 1, Ready(0))
+        self.end = max(self.end, last + 1)
+        for run in self._open.overlapping(first, last):
+            self._note_left(run)
+        if state is None:
+            self._open.clear(first, last)
+        else:
+            self._open.set(first, last, state)
+            self._note_state(first, last, state)
+        self._changes.append(Change(first, last, state))
+
+    def _note_left(self, run: Run[State]) -> None:
+        if isinstance(run.value, Leased):
+            holder, count = run.value.holder, len(run)
+            self.leased -= count
+            self._held[holder] -= count
+            if not self._held[holder]:
+                del self._held[holder]
+
+    def _note_state(self, first: int, last: int, state: State) -> None:
+        match state:
+            case Leased():
+                self.leased += last - first + 1
+                self._held[state.holder] += last - first + 1
+                heappush(self._deadlines, (state.until_ms, first, last))
+            case Waiting():
+                heappush(self._deadlines, (state.until_ms, first, last))
+
+    def _let_through(self, following: Behind | None) -> None:
+        """It is in front among those of its key now; unless it is done, and then the next one is."""
+        while following is not None:
+            offset, lane = following
+            state = self._open.at(offset) if offset < self.end else Ready(0)
+            if state is not None:
+                if isinstance(state, Ready):
+                    self._lanes.add(offset, offset, lane)
+                return
+            assert self._keys is not None
+            following = self._keys.finish(offset)

@@ -1,0 +1,109 @@
+"""Runs of offsets that are alike: as small as a queue is regular, however many messages it holds.
+
+Invariant: runs are in order, do not overlap, and neighbours that touch differ in their value.
+Pure; the ledger is made of these.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from typing import Generic, NamedTuple, TypeVar
+
+Value = TypeVar("Value")
+
+
+class Run(NamedTuple, Generic[Value]):
+    first: int
+    last: int
+    """Included."""
+    value: Value
+
+    def __len__(self) -> int:
+        return self.last - self.first + 1
+
+
+class Runs(Generic[Value]):
+    __slots__ = ("_firsts", "_lasts", "_values", "size")
+
+    def __init__(self) -> None:
+        self._firsts: list[int] = []
+        self._lasts: list[int] = []
+        self._values: list[Value] = []
+        self.size = 0
+        """Offsets in all runs."""
+
+    def __len__(self) -> int:
+        """How many runs there are."""
+        return len(self._firsts)
+
+    def __iter__(self) -> Iterator[Run[Value]]:
+        return map(Run, self._firsts, self._lasts, self._values)
+
+    def __repr__(self) -> str:
+        return f"Runs({', '.join(f'{first}-{last}: {value}' for first, last, value in self)})"
+
+    @property
+    def first(self) -> Run[Value] | None:
+        return Run(self._firsts[0], self._lasts[0], self._values[0]) if self._firsts else None
+
+    def at(self, offset: int) -> Value | None:
+        index = bisect_right(self._firsts, offset) - 1
+        return self._values[index] if index >= 0 and self._lasts[index] >= offset else None
+
+    def overlapping(self, first: int, last: int) -> list[Run[Value]]:
+        """What lies within, cut at both ends."""
+        begin, end = self._touched(first, last)
+        return [
+            Run(max(first, self._firsts[index]), min(last, self._lasts[index]), self._values[index])
+            for index in range(begin, end)
+        ]
+
+    def set(self, first: int, last: int, value: Value) -> None:
+        """Whatever was there before."""
+        if self._lasts and self._lasts[-1] < first:  # behind all others, as messages come
+            self._append(first, last, value)
+            return
+        self.clear(first, last)
+        index = bisect_left(self._firsts, first)
+        joins_left = index > 0 and self._lasts[index - 1] == first - 1 and self._values[index - 1] == value
+        joins_right = index < len(self._firsts) and self._firsts[index] == last + 1 and self._values[index] == value
+        self.size += last - first + 1
+        if joins_left and joins_right:
+            self._lasts[index - 1] = self._lasts[index]
+            self._remove(index, index + 1)
+        elif joins_left:
+            self._lasts[index - 1] = last
+        elif joins_right:
+            self._firsts[index] = first
+        else:
+            self._firsts.insert(index, first)
+            self._lasts.insert(index, last)
+            self._values.insert(index, value)
+
+    def _append(self, first: int, last: int, value: Value) -> None:
+        self.size += last - first + 1
+        if self._lasts[-1] == first - 1 and self._values[-1] == value:
+            self._lasts[-1] = last
+        else:
+            self._firsts.append(first)
+            self._lasts.append(last)
+            self._values.append(value)
+
+    def clear(self, first: int, last: int) -> None:
+        begin, end = self._touched(first, last)
+        if begin == end:
+            return
+        self.size -= sum(len(run) for run in self.overlapping(first, last))
+        head = (self._firsts[begin], first - 1, self._values[begin]) if self._firsts[begin] < first else None
+        tail = (last + 1, self._lasts[end - 1], self._values[end - 1]) if self._lasts[end - 1] > last else None
+        kept = [each for each in (head, tail) if each is not None]
+        self._firsts[begin:end] = [each[0] for each in kept]
+        self._lasts[begin:end] = [each[1] for each in kept]
+        self._values[begin:end] = [each[2] for each in kept]
+
+    def _touched(self, first: int, last: int) -> tuple[int, int]:
+        """Indexes of the runs that overlap, as a half-open range."""
+        begin = bisect_left(self._lasts, first)
+        return begin, max(begin, bisect_right(self._firsts, last))
+
+    def _remove(self, begin: int, end: int) -> None:
+        del self._firsts[begin:end], self._lasts[begin:end], self._values[begin:end]
