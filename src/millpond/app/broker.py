@@ -27,10 +27,9 @@ from millpond.broker.drivers.group_shard import Surroundings
 from millpond.broker.drivers.groups import GroupCoordinator
 from millpond.broker.drivers.in_sync import keep_in_sync
 from millpond.broker.drivers.life import BrokerLife
-from millpond.broker.drivers.metadata import MetadataLog
-from millpond.broker.drivers.partitions import PartitionTable
 from millpond.broker.drivers.preferred import keep_preferred
 from millpond.broker.drivers.producer_ids import ProducerIds
+from millpond.broker.drivers.states import States, ask_nobody
 from millpond.broker.drivers.upkeep import keep_up
 from millpond.broker.node import Node
 from millpond.core.metadata.broker_configs import check_static
@@ -112,7 +111,7 @@ class Broker:
             await server.start(settings.host, settings.port)
             host, port = settings.advertised_host or settings.host, settings.advertised_port or server.port
             await parts.join(settings.peers.keys(), (host, port), listens_at=settings.host)
-            node = _node(settings, parts.metadata, parts.partitions, clock, rng, on_error)
+            node = _node(settings, parts, clock, rng, on_error)
             if parts.cluster is not None and parts.cluster.finder is not None:
                 node.datagrams_ignored = parts.cluster.finder.ignored
             await parts.register((Endpoint("PLAINTEXT", host, port),), settings.peers.keys())
@@ -153,23 +152,36 @@ class Broker:
             task.cancel()
         await asyncio.wait(self._tasks)
         await self.node.groups.close()
+        await self.node.states.close()
         await self._doors.stop_http()
         await self._parts.close()
 
 
 def _node(
     settings: BrokerSettings,
-    metadata: MetadataLog,
-    partitions: PartitionTable,
+    parts: Parts,
     clock: Clock,
     rng: Rng,
     on_error: Callable[[BaseException], None],
 ) -> Node:
+    metadata, partitions, cluster = parts.metadata, parts.partitions, parts.cluster
     surroundings = Surroundings(
         clock, rng, group_settings(settings, on_error), settings.offset_store, GroupFacts(), on_error
     )
     groups = GroupCoordinator(metadata, partitions, static=settings.configs, shared=surroundings)
     metadata.listen(groups.follow)
+    states = States(
+        metadata,
+        partitions,
+        static=settings.configs,
+        clock=clock,
+        rng=rng,
+        on_error=on_error,
+        ask_leader=ask_nobody if cluster is None else cluster.links.keep_states,
+    )
+    metadata.listen(states.follow)
+    if cluster is not None:
+        cluster.states = states
     return Node(
         node_id=settings.node_id,
         cluster_id=settings.cluster_id,
@@ -180,5 +192,6 @@ def _node(
         partitions=partitions,
         producer_ids=ProducerIds(metadata),
         groups=groups,
+        states=states,
         fetch_bytes_max=whole("fetch.max.bytes", settings.configs),
     )

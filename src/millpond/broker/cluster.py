@@ -10,6 +10,7 @@ from millpond.broker.drivers.discovery import Finder
 from millpond.broker.drivers.doorkeeper import Doorkeeper
 from millpond.broker.drivers.links import Identity, Links
 from millpond.broker.drivers.quorum import Quorum
+from millpond.broker.drivers.states import States
 
 
 @dataclass(slots=True, kw_only=True)
@@ -23,3 +24,5 @@ class Cluster:
     controller: Controller
     finder: Finder | None
     """Where addresses of others are discovered."""
+    states: States | None = None
+    """None until the broker knows what it leads."""

@@ -11,6 +11,7 @@ from millpond.broker.drivers.metadata import MetadataLog
 from millpond.broker.drivers.partition import Partition
 from millpond.broker.drivers.partitions import PartitionTable
 from millpond.broker.drivers.producer_ids import ProducerIds
+from millpond.broker.drivers.states import States
 from millpond.core.cluster.announcement import Ignored
 from millpond.core.metadata.image import Image
 from millpond.model.errors import MillpondError, NotLeader, UnknownTopicId, UnknownTopicOrPartition
@@ -30,6 +31,7 @@ class Node:
     partitions: PartitionTable
     producer_ids: ProducerIds
     groups: GroupCoordinator
+    states: States
     fetch_bytes_max: int
     """The most one fetch answers, whatever it asks for."""
     datagrams_ignored: Mapping[Ignored, int] = field(default_factory=dict)

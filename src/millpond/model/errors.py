@@ -44,6 +44,7 @@
     │   ├── BrokerNotRegistered     a broker that nobody knows
     │   ├── NoReassignmentInProgress  nothing that could be cancelled
     │   ├── CoordinatorUnavailable  who looks after the group is not known, moves, or is still reading: ask again
+    │   ├── FencedState             a state that a newer writer has loaded since: whoever has it is at work elsewhere
     │   ├── UnknownMember           a member of a group that its coordinator does not know, or no longer
     │   ├── GroupNotEmpty           a group with members, asked for what only an empty one can do
     │   ├── GroupNotFound           a group nobody has heard of
@@ -325,6 +326,12 @@ class CoordinatorUnavailable(RequestError):
     http_status = 503
     grpc_code = "UNAVAILABLE"
     retriable = True
+
+
+class FencedState(RequestError):
+    kafka_code = 124  # FENCED_STATE_EPOCH
+    http_status = 409
+    grpc_code = "FAILED_PRECONDITION"
 
 
 class UnknownMember(RequestError):

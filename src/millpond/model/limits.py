@@ -25,3 +25,12 @@ TOPIC_NAME_CHARS_MAX = 249
 """Kafka's bound: the name and `-` and a partition number still fit one directory entry of 255 bytes."""
 
 PARTITIONS_PER_TOPIC_MAX = 100_000
+
+STATE_DOCUMENT_BYTES_MAX = MIB
+"""Largest document that a machine may have kept in `__share_group_state`."""
+
+STATE_BYTES_MAX = 2 * MIB
+"""Most that is kept for one key there, its whole document and the changes since: then a whole one has to come."""
+
+STATE_CHANGES_MAX = 1_000
+"""Most changes that are kept behind a whole document; machines send a whole one much earlier."""

@@ -1,11 +1,12 @@
 """The door for other brokers: the cluster's own APIs, on the listener where Kafka's are.
 
 Invariant: who has not proved to be a broker of this cluster may greet, and nothing else; anything more gets what an
-unknown API gets. A handler here answers at once: a connection between brokers never waits.
+unknown API gets. A handler here answers at once, except on connections that are for nothing else: what waits there
+holds up nobody.
 Driven by api/kafka/dispatch.py, for keys that are not Kafka's.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from importlib import import_module
 from typing import Any
 
@@ -15,7 +16,7 @@ from millpond.protocol.messages.cluster_registry import CLUSTER_APIS, GREETINGS,
 from millpond.protocol.messages.compiler import decode
 from millpond.protocol.messages.fields import Message
 
-Handler = Callable[[Cluster, Any, Session], "Message | None"]
+Handler = Callable[[Cluster, Any, Session], "Message | Awaitable[Message] | None"]
 
 
 class Unwelcome(Exception):
@@ -27,8 +28,10 @@ class ClusterDoor:
         self._cluster = cluster
         self._handlers: dict[int, Handler] = {}
 
-    def handle(self, key: int, version: int, frame: memoryview, position: int, session: Session) -> Message | None:
-        """The answer, or None where there is to be none. Raises Unwelcome and MalformedMessage."""
+    def handle(
+        self, key: int, version: int, frame: memoryview, position: int, session: Session
+    ) -> Message | Awaitable[Message] | None:
+        """The answer, now or later, or None where there is to be none. Raises Unwelcome and MalformedMessage."""
         api = CLUSTER_APIS.get(key)
         if api is None or not api.serves(version) or not _may_ask(key, session):
             raise Unwelcome

@@ -109,7 +109,7 @@ class Dispatcher:
 
     def _unserved(
         self, header: RequestHeader, frame: memoryview, position: int, connection: Connection
-    ) -> Answer | None:
+    ) -> Answer | Awaitable[Answer | None] | None:
         if self._door is not None and header.api_key not in SERVED:
             return self._to_broker(self._door, header, frame, position, connection)
         self.facts.unserved += 1
@@ -124,7 +124,7 @@ class Dispatcher:
 
     def _to_broker(
         self, door: ClusterDoor, header: RequestHeader, frame: memoryview, position: int, connection: Connection
-    ) -> Answer | None:
+    ) -> Answer | Awaitable[Answer | None] | None:
         if connection.extra is None:
             connection.extra = Session()
         try:
@@ -134,7 +134,19 @@ class Dispatcher:
             return None
         if answer is None:
             return None
+        if isinstance(answer, Awaitable):
+            return self._to_broker_later(answer, header, connection)
         return [_HEAD.pack(header.correlation_id), *encode(answer, header.api_version)]
+
+    async def _to_broker_later(
+        self, answer: Awaitable[Message], header: RequestHeader, connection: Connection
+    ) -> Answer | None:
+        try:
+            return [_HEAD.pack(header.correlation_id), *encode(await answer, header.api_version)]
+        except MalformedMessage:
+            self.facts.malformed += 1
+            connection.close()
+            return None
 
     def _load(self, key: int) -> _Route:
         api = SERVED[key]

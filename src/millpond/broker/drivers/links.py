@@ -1,11 +1,11 @@
-"""Connections to the other brokers: one for Raft's messages, one for changes, one for heartbeats to each of them.
+"""Connections to the other brokers: one each for Raft's messages, changes, heartbeats, copies and states.
 
-Three, because a server answers each connection in order: a change that waits must not hold up a heartbeat. Each is made
-when it is first needed, proves itself (core/cluster/handshake.py), and is made anew after a while when it is lost.
+Several, because a server answers each connection in order: a change that waits must not hold up a heartbeat. Each is
+made when it is first needed, proves itself (core/cluster/handshake.py), and is made anew after a while when it is lost.
 
 Invariant: what waits to be sent is bounded. Raft's messages may be lost, so they are dropped where a peer is slow or
 away; a request is answered, or given up at its deadline, and nobody learns from that whether it was heard.
-Driven by quorum.py, metadata.py and life.py.
+Driven by quorum.py, metadata.py, life.py, followers.py and states.py.
 """
 
 import asyncio
@@ -17,16 +17,18 @@ from typing import TypeVar
 
 from millpond.broker.drivers.quorum import Accepted, Conflict, NotController, Outcome, Unheard
 from millpond.core.cluster.handshake import NONCE_BYTES, Handshake, Side
+from millpond.core.delivery.kept import Answer, Request
+from millpond.core.delivery.kept_format import decode_answer, encode_request
 from millpond.core.metadata.changes import Change, encode_change
 from millpond.core.raft.encoding import encode_message
 from millpond.core.raft.membership import PromoteLearner, RemoveNode
 from millpond.core.raft.messages import Message as RaftMessage
 from millpond.core.raft.output import Reason
-from millpond.model.errors import MalformedMessage
+from millpond.model.errors import InvalidRecord, MalformedMessage
 from millpond.model.limits import MIB
 from millpond.model.ports import Buffer, Rng
 from millpond.net.client import ClientConnection, open_connection
-from millpond.protocol.messages import propose_change
+from millpond.protocol.messages import keep_states, propose_change
 from millpond.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from millpond.protocol.messages.change_members import (
     PROMOTE,
@@ -39,6 +41,7 @@ from millpond.protocol.messages.fetch import FetchRequest, FetchResponse
 from millpond.protocol.messages.fields import Message
 from millpond.protocol.messages.headers import parse_response_header, request_frame
 from millpond.protocol.messages.hello import HelloRequest, HelloResponse
+from millpond.protocol.messages.keep_states import KeepStatesRequest, KeepStatesResponse
 from millpond.protocol.messages.meet import ANYBODY, MeetRequest, MeetResponse
 from millpond.protocol.messages.propose_change import ProposeChangeRequest, ProposeChangeResponse
 from millpond.protocol.messages.prove import ITSELF, REFUSED, TAKEN, ProveRequest, ProveResponse
@@ -55,6 +58,8 @@ WAITING_MESSAGES_MAX = 64
 ANSWER_BYTES_MAX = MIB
 COPIES_BYTES_MAX = 128 * MIB
 """More than any one batch, with what a fetch may bring beside it."""
+STATES_BYTES_MAX = 32 * MIB
+"""More than a broker answers in one go about states."""
 FETCH_VERSION = 17
 
 Response = TypeVar("Response", bound=Message)
@@ -92,6 +97,10 @@ class Purpose(Enum):
     CHANGES = "changes"
     HEARTBEATS = "heartbeats"
     COPIES = "copies"
+    STATES = "states"
+
+
+_ANSWER_BYTES_MAX = {Purpose.COPIES: COPIES_BYTES_MAX, Purpose.STATES: STATES_BYTES_MAX}
 
 
 class Link:
@@ -346,7 +355,7 @@ class Links:
                 address_of=self._address_of,
                 on_refused=self._note_refusal,
                 on_unreached=self._on_unreached,
-                answer_bytes_max=COPIES_BYTES_MAX if purpose is Purpose.COPIES else ANSWER_BYTES_MAX,
+                answer_bytes_max=_ANSWER_BYTES_MAX.get(purpose, ANSWER_BYTES_MAX),
             )
         return link
 
@@ -420,6 +429,24 @@ class Links:
             )
         except (Unanswered, MalformedMessage):
             return None
+
+    async def keep_states(
+        self, leader: int, number: int, requests: Sequence[Request], until: float
+    ) -> list[Answer] | None:
+        """Answers to the first of them, one at least; None where no answer came, or the broker has none."""
+        wait_ms = max(0, round((until - self._loop.time()) * 1000))
+        request = KeepStatesRequest(
+            partition_index=number, wait_ms=wait_ms, requests=[encode_request(each) for each in requests]
+        )
+        try:
+            answer = await self._link(leader, Purpose.STATES).request(
+                request, KeepStatesResponse, until + ANSWER_SECONDS
+            )
+            answers = [decode_answer(each) for each in answer.answers]
+        except (Unanswered, MalformedMessage, InvalidRecord):
+            return None
+        is_answer = answer.outcome == keep_states.DONE and 0 < len(answers) <= len(requests)
+        return answers if is_answer else None
 
     async def close(self) -> None:
         for link in self._links.values():

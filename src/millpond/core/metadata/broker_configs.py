@@ -73,6 +73,16 @@ _OWN = (
         3,
         "The replicas of __transaction_state; fewer where there are fewer brokers when it is first made.",
     ),
+    _count(
+        "share.coordinator.state.topic.num.partitions",
+        16,
+        "The partitions of __share_group_state, when it is first made.",
+    ),
+    _replicas(
+        "share.coordinator.state.topic.replication.factor",
+        3,
+        "The replicas of __share_group_state; fewer where there are fewer brokers when it is first made.",
+    ),
     _own(
         "producer.id.expiration.ms",
         _INT,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 CONSUMER_OFFSETS = "__consumer_offsets"
 TRANSACTION_STATE = "__transaction_state"
+STATES = "__share_group_state"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +31,20 @@ INTERNAL = {
         "transaction.state.log.replication.factor",
         (("cleanup.policy", "compact"), ("segment.bytes", "104857600")),
     ),
+    STATES: InternalTopic(
+        "share.coordinator.state.topic.num.partitions",
+        "share.coordinator.state.topic.replication.factor",
+        (
+            ("cleanup.policy", "delete"),
+            ("retention.ms", "-1"),
+            ("retention.bytes", "-1"),
+            ("segment.bytes", "4194304"),
+            ("max.message.bytes", "4194304"),
+        ),
+    ),
 }
 
-RESERVED = frozenset({*INTERNAL, "__cluster_metadata", "__share_group_state", "__delays", "__traces"})
+RESERVED = frozenset({*INTERNAL, "__cluster_metadata", "__delays", "__traces"})
 """Names nobody else may take, among them those of internal topics yet to come."""
 
 

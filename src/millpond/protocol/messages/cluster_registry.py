@@ -17,6 +17,7 @@ CLUSTER_APIS: Final[dict[int, Api]] = {
         (20004, "BrokerHeartbeat", "broker_heartbeat"),
         (20005, "ChangeMembers", "change_members"),
         (20006, "Meet", "meet"),
+        (20007, "KeepStates", "keep_states"),
     )
 }
 GREETINGS: Final = frozenset({20000, 20001})

@@ -1,0 +1,200 @@
+"""States of machines at the leaders of partitions: kept when that is said, in order, fenced, and not without bounds."""
+
+import asyncio
+
+import pytest
+
+from millpond.broker.drivers import state_shard
+from millpond.broker.drivers.states import StateKey, States
+from millpond.core.metadata.controller import TopicToDelete, delete_topics
+from millpond.core.metadata.internal_topics import STATES
+from millpond.model.errors import BatchTooLarge, FencedState
+from millpond.model.limits import KIB, STATE_DOCUMENT_BYTES_MAX
+from tests.broker.clusters import Machine, SimCluster
+from tests.broker.test_cluster import until
+from tests.broker.test_movement import with_brokers
+
+ORDERS = bytes(range(16))
+KEY = StateKey("share", "workers", ORDERS, 0)
+OTHER = StateKey("share", "workers", ORDERS, 1)
+FEW = {"share.coordinator.state.topic.num.partitions": "3"}
+
+
+def states_of(machine: Machine) -> States:
+    assert machine.broker is not None
+    return machine.broker.node.states
+
+
+async def load(machine: Machine, epoch: int, key: StateKey = KEY) -> list[bytes]:
+    return await machine.host.run(states_of(machine).load(key, epoch))
+
+
+async def keep(machine: Machine, epoch: int, document: bytes, *, whole: bool = False, key: StateKey = KEY) -> None:
+    await machine.host.run(states_of(machine).keep(key, epoch, document, whole=whole))
+
+
+@with_brokers(1, configs=FEW)
+async def test_a_lone_broker_finds_after_a_power_cut_what_it_kept(cluster: SimCluster) -> None:
+    machine = cluster[1]
+    assert await load(machine, 1) == []
+    await keep(machine, 1, b"all", whole=True)
+    await keep(machine, 1, b"+1")
+    await keep(machine, 1, b"+2")
+    machine.cut_power()
+    await machine.start()
+    assert await load(machine, 2) == [b"all", b"+1", b"+2"]
+    await keep(machine, 2, b"all of it", whole=True)
+    machine.kill()
+    await machine.start()
+    assert await load(machine, 3) == [b"all of it"]
+
+
+@with_brokers(1, configs=FEW)
+async def test_the_topic_is_made_when_it_is_first_needed(cluster: SimCluster) -> None:
+    machine = cluster[1]
+    assert machine.broker is not None
+    assert STATES not in machine.broker.node.image.topics
+    await load(machine, 1)
+    assert len(machine.broker.node.image.topics[STATES].partitions) == 3
+
+
+@with_brokers(1, configs=FEW)
+async def test_who_loads_in_a_newer_epoch_fences_the_others_also_after_a_restart(cluster: SimCluster) -> None:
+    machine = cluster[1]
+    await load(machine, 5)
+    await keep(machine, 5, b"5", whole=True)
+    await load(machine, 6)
+    with pytest.raises(FencedState):
+        await keep(machine, 5, b"late")
+    machine.cut_power()
+    await machine.start()
+    with pytest.raises(FencedState):
+        await load(machine, 5)
+    with pytest.raises(FencedState):
+        await keep(machine, 5, b"late")
+    assert await load(machine, 6) == [b"5"]
+
+
+@with_brokers(1, configs=FEW)
+async def test_documents_take_effect_in_the_order_of_the_calls(cluster: SimCluster) -> None:
+    machine = cluster[1]
+    await load(machine, 1)
+    states = states_of(machine)
+
+    async def all_at_once() -> None:
+        await asyncio.gather(*(states.keep(KEY, 1, b"%d" % n, whole=n == 3) for n in range(50)))
+
+    await machine.host.run(all_at_once())
+    assert await load(machine, 2) == [b"%d" % n for n in range(3, 50)]
+
+
+@with_brokers(1, configs={"share.coordinator.state.topic.num.partitions": "1"})
+async def test_many_keys_share_a_commit(cluster: SimCluster) -> None:
+    machine = cluster[1]
+    keys = [StateKey("share", f"group-{n}", ORDERS, n) for n in range(100)]
+    states = states_of(machine)
+    await load(machine, 1)
+    assert machine.broker is not None
+    partition = machine.broker.node.partitions.named(STATES, 0)
+    assert partition is not None
+
+    async def all_at_once() -> int:
+        await asyncio.gather(*(states.load(key, 1) for key in keys))
+        before = partition.log.appended_batches
+        await asyncio.gather(*(states.keep(key, 1, key.group.encode(), whole=True) for key in keys))
+        return partition.log.appended_batches - before
+
+    assert await machine.host.run(all_at_once()) <= 2
+    for key in keys:
+        assert await load(machine, 2, key) == [key.group.encode()]
+
+
+@with_brokers(1, configs=FEW)
+async def test_what_is_forgotten_is_gone_and_its_writer_has_to_load(cluster: SimCluster) -> None:
+    machine = cluster[1]
+    elsewhere = StateKey("share", "others", ORDERS, 0)
+    for key in (KEY, OTHER, elsewhere):
+        await load(machine, 1, key)
+        await keep(machine, 1, b"kept", whole=True, key=key)
+    await machine.host.run(states_of(machine).forget(KEY))
+    with pytest.raises(FencedState):
+        await keep(machine, 1, b"more")
+    assert await load(machine, 1) == []
+    assert await load(machine, 1, OTHER) == [b"kept"]
+    await machine.host.run(states_of(machine).forget_group("share", "workers"))
+    assert await load(machine, 2, OTHER) == []
+    assert await load(machine, 2, elsewhere) == [b"kept"]
+
+
+async def made(machine: Machine, topic: str) -> bytes:
+    await machine.create_topic(topic)
+    assert machine.broker is not None
+    return machine.broker.node.image.topics[topic].topic_id
+
+
+async def deleted(machine: Machine, topic: str) -> None:
+    assert machine.broker is not None
+    node = machine.broker.node
+    wanted = [TopicToDelete(name=topic)]
+    await machine.host.run(node.metadata.decide(lambda image: delete_topics(image, wanted, static=node.static)))
+
+
+@with_brokers(1, configs=FEW)
+async def test_states_of_a_deleted_topic_are_forgotten(cluster: SimCluster) -> None:
+    machine = cluster[1]
+    key = StateKey("share", "workers", await made(machine, "orders"), 0)
+    await load(machine, 1, key)
+    await keep(machine, 1, b"kept", whole=True, key=key)
+    await deleted(machine, "orders")
+    assert await load(machine, 0, key) == []
+
+
+@with_brokers(1, configs=FEW)
+async def test_and_those_of_a_topic_that_was_deleted_while_nobody_looked(cluster: SimCluster) -> None:
+    machine = cluster[1]
+    gone, there = [StateKey("share", "workers", await made(machine, name), 0) for name in ("orders", "bills")]
+    for key in (gone, there):
+        await load(machine, 1, key)
+        await keep(machine, 1, b"kept", whole=True, key=key)
+    machine.kill()
+    await machine.start()
+    await deleted(machine, "orders")  # the shards are not in memory yet
+    assert await load(machine, 2, gone) == [b"kept"]
+    assert await load(machine, 2, there) == [b"kept"]
+    await asyncio.sleep(state_shard.SWEEP_SECONDS + 1)
+    assert await load(machine, 0, gone) == []
+    assert await load(machine, 3, there) == [b"kept"]
+
+
+@with_brokers(1, configs=FEW)
+async def test_a_document_that_is_too_large_is_refused_and_costs_nothing(cluster: SimCluster) -> None:
+    machine = cluster[1]
+    await load(machine, 1)
+    await keep(machine, 1, b"all", whole=True)
+    with pytest.raises(BatchTooLarge):
+        await keep(machine, 1, bytes(STATE_DOCUMENT_BYTES_MAX + 1), whole=True)
+    await keep(machine, 1, b"+1")
+    await keep(machine, 1, bytes(STATE_DOCUMENT_BYTES_MAX), whole=True)
+    assert await load(machine, 2) == [bytes(STATE_DOCUMENT_BYTES_MAX)]
+
+
+@with_brokers(1, configs={"share.coordinator.state.topic.num.partitions": "1"})
+async def test_a_log_that_grows_loses_what_is_no_longer_needed(cluster: SimCluster) -> None:
+    """A key that hardly changes holds its start back, until it is written once more."""
+    machine = cluster[1]
+    for key in (KEY, OTHER):
+        await load(machine, 1, key)
+    await keep(machine, 1, b"quiet", whole=True)
+    await keep(machine, 1, b"+1")
+    assert machine.broker is not None
+    partition = machine.broker.node.partitions.named(STATES, 0)
+    assert partition is not None
+    for n in range(30):
+        await keep(machine, 1, b"%d" % n + bytes(1000 * KIB), whole=True, key=OTHER)
+    await until(lambda: partition.log.size_bytes() <= state_shard.PRUNE_BYTES_MIN)
+    assert partition.log.start_offset > 4
+    await keep(machine, 1, b"+2")
+    machine.cut_power()
+    await machine.start()
+    assert await load(machine, 2) == [b"quiet", b"+1", b"+2"]
+    assert [document[:2] for document in await load(machine, 2, OTHER)] == [b"29"]
