@@ -1,4 +1,4 @@
-"""Settings of topics and brokers: told with where they come from, and changed whole or one by one."""
+"""Settings of topics, groups and brokers: told with where they come from, and changed whole or one by one."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,8 +12,8 @@ from millpond.protocol.messages.list_config_resources import ListConfigResources
 from tests.api.asking import batch, create, produce
 from tests.api.brokers import NODE_ID, Answer, Peer, running
 
-TOPIC, BROKER, GROUP = 2, 4, 32
-OF_TOPIC, OF_BROKER, OF_ALL_BROKERS, STATIC, DEFAULT = 1, 2, 3, 4, 5
+TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
+OF_TOPIC, OF_BROKER, OF_ALL_BROKERS, STATIC, DEFAULT, OF_GROUP = 1, 2, 3, 4, 5, 8
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 
 
@@ -96,7 +96,14 @@ def test_a_broker_knows_itself(peer: Peer) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "resource", "code"),
-    [(TOPIC, "not-there", 3), (TOPIC, "no topic!", 17), (BROKER, "99", 42), (BROKER, "x", 42), (GROUP, "g", 42)],
+    [
+        (TOPIC, "not-there", 3),
+        (TOPIC, "no topic!", 17),
+        (BROKER, "99", 42),
+        (BROKER, "x", 42),
+        (GROUP, "", 42),
+        (CLIENT_METRICS, "m", 42),
+    ],
 )
 def test_what_has_no_settings_is_refused(peer: Peer, kind: int, resource: str, code: int) -> None:
     described = describe(peer, kind, resource)
@@ -192,9 +199,26 @@ def test_settings_survive_a_restart(tmp_path: Path, name: str) -> None:
         create(peer, name)
         change(peer, TOPIC, name, ("retention.ms", SET, "1000"))
         change(peer, BROKER, "", ("log.segment.bytes", SET, "2000000"))
+        change(peer, GROUP, "workers", ("millpond.order", SET, "key"))
     with running(tmp_path / "own") as broker, Peer(broker) as peer:
         assert config(peer, TOPIC, name, "retention.ms") == ("1000", OF_TOPIC)
         assert config(peer, TOPIC, name, "segment.bytes") == ("2000000", OF_ALL_BROKERS)
+        assert config(peer, GROUP, "workers", "millpond.order") == ("key", OF_GROUP)
+
+
+def test_a_group_is_configured_whether_it_exists_or_not(peer: Peer) -> None:
+    lock = "share.record.lock.duration.ms"
+    assert config(peer, GROUP, "workers", lock) == ("30000", DEFAULT)
+    assert change(peer, BROKER, "", (f"group.{lock}", SET, "20000")) == 0
+    assert config(peer, GROUP, "workers", lock) == ("20000", OF_ALL_BROKERS)
+    assert change(peer, GROUP, "workers", (lock, SET, "1000"), ("millpond.priority", SET, "strict")) == 0
+    assert config(peer, GROUP, "workers", lock) == ("1000", OF_GROUP)
+    assert config(peer, GROUP, "others", lock) == ("20000", OF_ALL_BROKERS)
+    assert replace(peer, GROUP, "workers", millpond_order="key") == 0
+    assert config(peer, GROUP, "workers", lock)[1] == OF_ALL_BROKERS
+    assert change(peer, GROUP, "workers", (lock, SET, "never")) == 40
+    assert change(peer, GROUP, "workers", ("retention.ms", SET, "1")) == 40
+    assert change(peer, GROUP, "w" * 256, (lock, SET, "1000")) == 42
 
 
 def test_resources_are_listed_by_type(peer: Peer, name: str) -> None:
@@ -209,5 +233,7 @@ def test_resources_are_listed_by_type(peer: Peer, name: str) -> None:
     assert listed(BROKER) == [(BROKER, str(NODE_ID))]
     assert listed() == [(TOPIC, name), (BROKER, str(NODE_ID))]
     assert listed(GROUP) == []
+    assert change(peer, GROUP, "workers", ("millpond.order", SET, "key")) == 0
+    assert listed(GROUP, CLIENT_METRICS) == [(GROUP, "workers")]
     assert peer.ask(ListConfigResourcesRequest(resource_types=[77])).error_code == 35
     assert peer.ask(ListConfigResourcesRequest(), 0).config_resources == []

@@ -20,6 +20,7 @@ from millpond.core.metadata.commands import (
     Movement,
     RegisterBroker,
     SetBrokerConfigs,
+    SetGroupConfigs,
     SetTopicConfigs,
     UnregisterBroker,
 )
@@ -79,6 +80,10 @@ GOLDEN: list[tuple[Command, bytes]] = [
     ),
     (BeginShutdown(broker=3), b'{"broker":3,"kind":"begin-shutdown","version":1}'),
     (UnregisterBroker(broker=3), b'{"broker":3,"kind":"unregister-broker","version":1}'),
+    (
+        SetGroupConfigs(group="mühle", values=(("a", "1"),), removed=("b",)),
+        b'{"group":"m\\u00fchle","kind":"set-group-configs","removed":["b"],"values":{"a":"1"},"version":1}',
+    ),
     (
         ChangePartition(
             topic_id=ID, partition=4, leader=-1, leader_epoch=LeaderEpoch(5), isr=(), elr=(1, 2), partition_epoch=7

@@ -9,6 +9,7 @@ from millpond.protocol.messages import (
     add_raft_voter,
     alter_configs,
     alter_partition_reassignments,
+    alter_share_group_offsets,
     api_versions,
     consumer_group_describe,
     consumer_group_heartbeat,
@@ -16,6 +17,7 @@ from millpond.protocol.messages import (
     create_topics,
     delete_groups,
     delete_records,
+    delete_share_group_offsets,
     delete_topics,
     describe_cluster,
     describe_configs,
@@ -23,6 +25,7 @@ from millpond.protocol.messages import (
     describe_log_dirs,
     describe_producers,
     describe_quorum,
+    describe_share_group_offsets,
     describe_topic_partitions,
     elect_leaders,
     fetch,
@@ -45,6 +48,10 @@ from millpond.protocol.messages import (
     remove_raft_voter,
     sasl_authenticate,
     sasl_handshake,
+    share_acknowledge,
+    share_fetch,
+    share_group_describe,
+    share_group_heartbeat,
     sync_group,
     unregister_broker,
 )
@@ -67,6 +74,8 @@ MODULES = [
     *(offset_for_leader_epoch, produce, sasl_authenticate, sasl_handshake, sync_group),
     *(add_raft_voter, remove_raft_voter),
     *(alter_partition_reassignments, list_partition_reassignments, unregister_broker),
+    *(share_group_heartbeat, share_group_describe, share_fetch, share_acknowledge),
+    *(describe_share_group_offsets, alter_share_group_offsets, delete_share_group_offsets),
 ]
 
 

@@ -1,7 +1,8 @@
-"""Deciding on changes of settings: of a topic, of one broker, of all brokers; whole or item by item.
+"""Deciding on changes of settings: of a topic, of a group, of one broker, of all brokers; whole or item by item.
 
-Invariant: what is accepted leaves the topic with settings that are allowed together. Where fewer replicas in sync are
-asked for than before, the high watermark moves again: in the same decision nobody stays eligible who waited for it.
+Invariant: what is accepted leaves the topic or group with settings that are allowed together. Where fewer replicas in
+sync are asked for than before, the high watermark moves again: in the same decision nobody stays eligible who waited
+for it.
 Pure. Driven by the operations behind AlterConfigs and IncrementalAlterConfigs.
 """
 
@@ -9,12 +10,28 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 from millpond.core.metadata.agreed import AGREED, INSYNC_MIN, insync_min
 from millpond.core.metadata.broker_configs import BROKER_KEYS, check_dynamic, layers
-from millpond.core.metadata.commands import ALL_BROKERS, Command, Pairs, SetBrokerConfigs, SetTopicConfigs
+from millpond.core.metadata.commands import (
+    ALL_BROKERS,
+    GROUP_ID_CHARS_MAX,
+    Command,
+    Pairs,
+    SetBrokerConfigs,
+    SetGroupConfigs,
+    SetTopicConfigs,
+)
 from millpond.core.metadata.config_keys import ConfigKey, ConfigType, split_list
 from millpond.core.metadata.decisions import Decision, Refused
+from millpond.core.metadata.group_configs import (
+    GROUP_KEYS,
+    check_group_configs,
+    check_group_together,
+    effective_group,
+    text_of_group,
+)
 from millpond.core.metadata.image import Image, Topic, apply_all
 from millpond.core.metadata.partition_changes import change, partitions_of
 from millpond.core.metadata.topic_configs import TOPIC_KEYS, check_together, check_topic_configs, effective, text_of
@@ -37,11 +54,20 @@ class ConfigItem:
     operation: ConfigOperation = ConfigOperation.SET
 
 
+class OfGroup(NamedTuple):
+    group: str
+
+    def __str__(self) -> str:
+        return self.group
+
+
+Target = str | int | OfGroup
+"""A topic by name, a broker by id or `ALL_BROKERS`, or a group."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterConfigs:
-    """For a topic by name, or a broker by id or `ALL_BROKERS`."""
-
-    target: str | int
+    target: Target
     items: tuple[ConfigItem, ...]
     replace: bool = False
     """Whole, as AlterConfigs: what is not named goes back to its default. Otherwise, incrementally, it stays."""
@@ -49,7 +75,7 @@ class AlterConfigs:
 
 @dataclass(frozen=True, slots=True)
 class Altered:
-    target: str | int
+    target: Target
 
 
 def alter_configs(
@@ -62,10 +88,13 @@ def alter_configs(
         try:
             if asked[request.target] > 1:
                 raise InvalidRequest(f"{request.target} is named {asked[request.target]} times; name it once")
-            if isinstance(request.target, str):
-                changes = _alter_topic(image, request.target, request, static)
-            else:
-                changes = _alter_broker(image, request.target, request, static)
+            match request.target:
+                case str(topic):
+                    changes = _alter_topic(image, topic, request, static)
+                case OfGroup(group):
+                    changes = _alter_group(image, group, request, static)
+                case broker:
+                    changes = _alter_broker(image, broker, request, static)
         except RequestError as error:
             answers.append(Refused(str(request.target), error))
         else:
@@ -116,6 +145,25 @@ def _check_internal(topic: Topic, after: Mapping[str, str]) -> None:
         )
 
 
+def _alter_group(image: Image, group: str, request: AlterConfigs, static: Mapping[str, str]) -> list[Command]:
+    if not 0 < len(group) <= GROUP_ID_CHARS_MAX:
+        raise InvalidRequest(
+            f"a group id of {len(group)} characters; allowed are 1 to {GROUP_ID_CHARS_MAX}. What shall hold for all "
+            "groups is set for all brokers, with group. before its name"
+        )
+    before = image.configs_of_group(group)
+    defaults = layers(image, static).merged()
+
+    def otherwise(key: ConfigKey) -> str:
+        return text_of_group(key, {}, defaults)
+
+    after = _after(before, request, GROUP_KEYS, otherwise)
+    check_group_configs({key: value for key, value in after.items() if key in GROUP_KEYS or key not in before})
+    check_group_together(effective_group(after, defaults))
+    values, removed = _difference(before, after)
+    return [SetGroupConfigs(group=group, values=values, removed=removed)] if values or removed else []
+
+
 def _alter_broker(image: Image, broker: int, request: AlterConfigs, static: Mapping[str, str]) -> list[Command]:
     if broker != ALL_BROKERS and broker not in image.brokers:
         raise InvalidRequest(
@@ -132,6 +180,7 @@ def _alter_broker(image: Image, broker: int, request: AlterConfigs, static: Mapp
     check_dynamic(dict(values))
     _check_agreed(broker, dict(values))
     check_together(effective({}, {**beneath, **after}))
+    check_group_together(effective_group({}, {**beneath, **after}))
     return [SetBrokerConfigs(broker=broker, values=values, removed=removed)] if values or removed else []
 
 

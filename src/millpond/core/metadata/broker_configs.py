@@ -1,6 +1,6 @@
-"""Every setting of a broker that DescribeConfigs names: the defaults of all topics, and the broker's own.
+"""Every setting of a broker that DescribeConfigs names: the defaults of all topics and groups, and the broker's own.
 
-Topic defaults may change while the broker runs, for one broker or for all; the rest is read when it starts.
+These defaults may change while the broker runs, for one broker or for all; the rest is read when it starts.
 Invariant: the mapping of static settings was checked once (`check_static`), so that reading it never fails.
 Pure. app/settings passes the mapping in; broker/drivers/metadata.py hands it on.
 """
@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from millpond.core.metadata.commands import ALL_BROKERS
 from millpond.core.metadata.config_keys import INT32_MAX, INT64_MAX, ConfigKey, ConfigType, Value, parse
+from millpond.core.metadata.group_configs import GROUP_KEYS, check_group_together, effective_group
 from millpond.core.metadata.image import Image
 from millpond.core.metadata.topic_configs import TOPIC_KEYS, check_together, effective
 from millpond.model.errors import InvalidSetting
@@ -177,7 +178,10 @@ _OWN = (
 )
 
 BROKER_KEYS: Mapping[str, ConfigKey] = {
-    **{key.broker_name: replace(key, name=key.broker_name, broker_name="") for key in TOPIC_KEYS.values()},
+    **{
+        key.broker_name: replace(key, name=key.broker_name, broker_name="")
+        for key in (*TOPIC_KEYS.values(), *GROUP_KEYS.values())
+    },
     **{key.name: key for key in _OWN},
 }
 
@@ -205,6 +209,7 @@ def check_static(static: Mapping[str, str]) -> None:
     for name, text in static.items():
         parse(_key(name), text)
     check_together(effective({}, static))
+    check_group_together(effective_group({}, static))
 
 
 def check_dynamic(values: Mapping[str, str]) -> None:

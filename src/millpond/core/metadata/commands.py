@@ -25,6 +25,9 @@ PARTITIONS_PER_COMMAND_MAX = 10_000
 REPLICAS_PER_PARTITION_MAX = 32
 DIRECTORY_ID_BYTES = 16
 LIFE_BYTES = 16
+GROUP_ID_CHARS_MAX = 255
+"""Of groups with settings of their own."""
+
 NEXT_EPOCH = -1
 """In place of a partition epoch: one more than before."""
 
@@ -141,6 +144,15 @@ class SetBrokerConfigs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SetGroupConfigs:
+    """For one group, whether it exists yet or not."""
+
+    group: str
+    values: Pairs = ()
+    removed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AllocateProducerIds:
     """All producer ids below `end` have been given away."""
 
@@ -158,5 +170,6 @@ Command = (
     | ChangePartition
     | SetTopicConfigs
     | SetBrokerConfigs
+    | SetGroupConfigs
     | AllocateProducerIds
 )

@@ -1,7 +1,7 @@
 """What a setting is: its name, type, range, default and meaning; and how its text becomes a value.
 
 Invariant: a text that `parse` accepts today it accepts for ever, because it may be in a log: ranges may only grow.
-Pure. Tables of keys are in topic_configs.py and broker_configs.py.
+Pure. Tables of keys are in topic_configs.py, broker_configs.py and group_configs.py.
 """
 
 import re
@@ -44,8 +44,12 @@ class ConfigKey:
     least: float | None = None
     most: float | None = None
     choices: tuple[str, ...] = ()
+    form: re.Pattern[str] | None = None
+    """Of a text: what is allowed besides `choices`, shown as `form_shown`."""
+    form_shown: str = ""
+
     broker_name: str = ""
-    """The broker's setting that a topic without its own value takes; empty for the broker's own keys."""
+    """The broker's setting that a topic or group without its own value takes; empty for the broker's own keys."""
 
     dynamic: bool = True
     """Whether it may change while the broker runs; the others are read-only."""
@@ -71,13 +75,17 @@ def parse(key: ConfigKey, text: str) -> Value:
         case ConfigType.LIST:
             return _list(key, text)
         case ConfigType.STRING:
-            if key.choices and stripped not in key.choices:
+            if key.choices and stripped not in key.choices and not _has_form(key, stripped):
                 _refuse(key, text)
             return stripped
 
 
 def split_list(text: str) -> list[str]:
     return [item.strip() for item in text.split(",")] if text.strip() else []
+
+
+def _has_form(key: ConfigKey, text: str) -> bool:
+    return key.form is not None and key.form.fullmatch(text) is not None
 
 
 def _number(key: ConfigKey, text: str, form: re.Pattern[str]) -> int | float:
@@ -111,7 +119,7 @@ def allowed(key: ConfigKey) -> str:
         case ConfigType.LIST:
             return "a list, each item at most once"
         case ConfigType.STRING if key.choices:
-            return " or ".join(key.choices)
+            return " or ".join((*key.choices, key.form_shown) if key.form else key.choices)
         case ConfigType.STRING:
             return f"a text of at most {VALUE_CHARS_MAX} characters"
         case _:

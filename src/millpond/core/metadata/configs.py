@@ -9,6 +9,7 @@ from enum import IntEnum
 
 from millpond.core.metadata.broker_configs import BROKER_KEYS, BrokerLayers
 from millpond.core.metadata.config_keys import ConfigKey, ConfigType
+from millpond.core.metadata.group_configs import GROUP_KEYS
 from millpond.core.metadata.topic_configs import TOPIC_KEYS
 
 
@@ -20,6 +21,7 @@ class ConfigSource(IntEnum):
     ALL_BROKERS = 3
     STATIC = 4
     DEFAULT = 5
+    GROUP = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,14 @@ def describe_topic(
 ) -> tuple[ConfigEntry, ...]:
     """All settings, or those of `names` that exist; in the order of their names."""
     wanted = sorted(TOPIC_KEYS.keys() if names is None else TOPIC_KEYS.keys() & set(names))
-    return tuple(_topic_entry(TOPIC_KEYS[name], overrides, broker) for name in wanted)
+    return tuple(_own_entry(TOPIC_KEYS[name], ConfigSource.TOPIC, overrides, broker) for name in wanted)
+
+
+def describe_group(
+    overrides: Mapping[str, str], broker: BrokerLayers, names: Collection[str] | None = None
+) -> tuple[ConfigEntry, ...]:
+    wanted = sorted(GROUP_KEYS.keys() if names is None else GROUP_KEYS.keys() & set(names))
+    return tuple(_own_entry(GROUP_KEYS[name], ConfigSource.GROUP, overrides, broker) for name in wanted)
 
 
 def describe_broker(broker: BrokerLayers, names: Collection[str] | None = None) -> tuple[ConfigEntry, ...]:
@@ -72,10 +81,10 @@ def describe_shared(broker: BrokerLayers, names: Collection[str] | None = None) 
     )
 
 
-def _topic_entry(key: ConfigKey, overrides: Mapping[str, str], broker: BrokerLayers) -> ConfigEntry:
+def _own_entry(key: ConfigKey, source: ConfigSource, overrides: Mapping[str, str], broker: BrokerLayers) -> ConfigEntry:
     synonyms = _of_broker(key, key.broker_name, broker)
     if key.name in overrides:
-        synonyms.insert(0, ConfigSynonym(key.name, overrides[key.name], ConfigSource.TOPIC))
+        synonyms.insert(0, ConfigSynonym(key.name, overrides[key.name], source))
     return _entry(key, synonyms)
 
 

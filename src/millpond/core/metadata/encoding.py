@@ -28,6 +28,7 @@ from typing import Final, NoReturn, assert_never
 from millpond.core.metadata.commands import (
     DIRECTORY_ID_BYTES,
     ENDPOINTS_PER_BROKER_MAX,
+    GROUP_ID_CHARS_MAX,
     LIFE_BYTES,
     NEXT_EPOCH,
     PARTITIONS_PER_COMMAND_MAX,
@@ -46,6 +47,7 @@ from millpond.core.metadata.commands import (
     RegisterBroker,
     Replicas,
     SetBrokerConfigs,
+    SetGroupConfigs,
     SetTopicConfigs,
     UnregisterBroker,
 )
@@ -153,22 +155,23 @@ def _written(command: Command) -> tuple[str, dict[str, object]]:
                 "leader_epoch": command.leader_epoch,
                 "isr": command.isr,
             }
-        case SetTopicConfigs():
-            return "set-topic-configs", {
-                "topic_id": command.topic_id.hex(),
-                "values": dict(command.values),
-                "removed": command.removed,
-            }
-        case SetBrokerConfigs():
-            return "set-broker-configs", {
-                "broker": command.broker,
-                "values": dict(command.values),
-                "removed": command.removed,
-            }
+        case SetTopicConfigs() | SetBrokerConfigs() | SetGroupConfigs():
+            kind, of = _configured(command)
+            return kind, {**of, "values": dict(command.values), "removed": command.removed}
         case AllocateProducerIds():
             return "allocate-producer-ids", {"end": command.end}
         case _:
             assert_never(command)
+
+
+def _configured(command: SetTopicConfigs | SetBrokerConfigs | SetGroupConfigs) -> tuple[str, dict[str, object]]:
+    match command:
+        case SetTopicConfigs():
+            return "set-topic-configs", {"topic_id": command.topic_id.hex()}
+        case SetBrokerConfigs():
+            return "set-broker-configs", {"broker": command.broker}
+        case SetGroupConfigs():
+            return "set-group-configs", {"group": command.group}
 
 
 class _Fields:
@@ -356,6 +359,14 @@ def _set_broker_configs(fields: _Fields) -> Command:
     )
 
 
+def _set_group_configs(fields: _Fields) -> Command:
+    return SetGroupConfigs(
+        group=fields.text("group", chars_max=GROUP_ID_CHARS_MAX),
+        values=fields.pairs("values"),
+        removed=fields.texts("removed"),
+    )
+
+
 def _allocate_producer_ids(fields: _Fields) -> Command:
     return AllocateProducerIds(end=fields.number("end", 0, _INT64))
 
@@ -374,5 +385,6 @@ _KINDS: dict[tuple[str, int], Callable[[_Fields], Command]] = {
     ("change-partition", 2): _change_partition_2,
     ("set-topic-configs", 1): _set_topic_configs,
     ("set-broker-configs", 1): _set_broker_configs,
+    ("set-group-configs", 1): _set_group_configs,
     ("allocate-producer-ids", 1): _allocate_producer_ids,
 }

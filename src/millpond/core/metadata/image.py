@@ -32,6 +32,7 @@ from millpond.core.metadata.commands import (
     RegisterBroker,
     Replicas,
     SetBrokerConfigs,
+    SetGroupConfigs,
     SetTopicConfigs,
     UnregisterBroker,
 )
@@ -110,6 +111,9 @@ class Image:
     broker_configs: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
     """By broker, and `ALL_BROKERS`; only where something is set."""
 
+    group_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """By group; only where something is set, whether the group exists or not."""
+
     producer_ids_end: int = 0
     """Producer ids below it may be in use."""
 
@@ -124,6 +128,9 @@ class Image:
 
     def configs_of_broker(self, broker: int) -> Mapping[str, str]:
         return self.broker_configs.get(broker, _NOTHING)
+
+    def configs_of_group(self, group: str) -> Mapping[str, str]:
+        return self.group_configs.get(group, _NOTHING)
 
     def live_brokers(self) -> list[Broker]:
         return [self.brokers[broker] for broker in sorted(self.brokers) if not self.brokers[broker].fenced]
@@ -167,6 +174,8 @@ def snapshot(image: Image) -> list[Command]:
         commands.extend(_snapshot_broker(broker))
     for of, configs in sorted(image.broker_configs.items()):
         commands.append(SetBrokerConfigs(broker=of, values=_pairs(configs)))
+    for group, configs in sorted(image.group_configs.items()):
+        commands.append(SetGroupConfigs(group=group, values=_pairs(configs)))
     for _, topic in sorted(image.topics.items()):
         commands.extend(_snapshot_topic(topic))
     if image.producer_ids_end:
@@ -257,13 +266,23 @@ class _Copied(Generic[_Key, _Value]):
 class _Draft:
     """An image being made. It copies a map when it first changes it, and asserts what the module promises."""
 
-    __slots__ = ("_broker_configs", "_brokers", "_by_id", "_by_name", "_folded", "_producer_ids_end", "_version")
+    __slots__ = (
+        "_broker_configs",
+        "_brokers",
+        "_by_id",
+        "_by_name",
+        "_folded",
+        "_group_configs",
+        "_producer_ids_end",
+        "_version",
+    )
 
     def __init__(self, image: Image) -> None:
         self._version = image.version
         self._producer_ids_end = image.producer_ids_end
         self._brokers = _Copied(image.brokers)
         self._broker_configs = _Copied(image.broker_configs)
+        self._group_configs = _Copied(image.group_configs)
         self._by_name = _Copied(image.topics)
         self._by_id = _Copied(image.topics_by_id)
         self._folded = _Copied(image.names_folded)
@@ -275,6 +294,7 @@ class _Draft:
             topics=self._by_name.now,
             topics_by_id=self._by_id.now,
             broker_configs=self._broker_configs.now,
+            group_configs=self._group_configs.now,
             producer_ids_end=self._producer_ids_end,
             names_folded=self._folded.now,
         )
@@ -296,6 +316,8 @@ class _Draft:
             case SetTopicConfigs():
                 topic = self._topic(command.topic_id)
                 self._put(replace(topic, configs=_changed(topic.configs, command.values, command.removed)))
+            case SetGroupConfigs():
+                _set_configs(self._group_configs, command.group, command.values, command.removed)
             case AllocateProducerIds():
                 assert command.end > self._producer_ids_end, (command, self._producer_ids_end)
                 self._producer_ids_end = command.end
@@ -329,11 +351,7 @@ class _Draft:
                 self._broker_configs.remove(broker)
             case SetBrokerConfigs(broker=broker):
                 assert broker >= ALL_BROKERS, command
-                configs = _changed(self._broker_configs.now.get(broker, _NOTHING), command.values, command.removed)
-                if configs:
-                    self._broker_configs.put(broker, configs)
-                else:
-                    self._broker_configs.remove(broker)
+                _set_configs(self._broker_configs, broker, command.values, command.removed)
 
     def _create(self, command: CreateTopic) -> None:
         assert command.name not in self._by_name.now, command.name
@@ -392,6 +410,14 @@ def _check_change(before: Partition, after: Partition) -> None:
     # A snapshot begins a partition with its replicas of today, whose first need not have led in its first epoch.
     is_begun = before == _begun(before.replicas) and after.leader != NO_LEADER
     assert same or is_begun or after.leader_epoch > before.leader_epoch, (before, after)
+
+
+def _set_configs(of_all: _Copied[_Key, Mapping[str, str]], key: _Key, values: Pairs, removed: tuple[str, ...]) -> None:
+    configs = _changed(of_all.now.get(key, _NOTHING), values, removed)
+    if configs:
+        of_all.put(key, configs)
+    else:
+        of_all.remove(key)
 
 
 def _changed(configs: Mapping[str, str], values: Pairs, removed: tuple[str, ...]) -> Mapping[str, str]:

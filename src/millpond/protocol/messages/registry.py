@@ -96,8 +96,15 @@ APIS: Final[dict[int, Api]] = {
         _api(69, "ConsumerGroupDescribe", 0, 1, 0),
         _api(74, "ListConfigResources", 0, 1, 0),
         _api(75, "DescribeTopicPartitions", 0, 0, 0),
+        _api(76, "ShareGroupHeartbeat", 1, 1, 0),
+        _api(77, "ShareGroupDescribe", 1, 1, 0),
+        _api(78, "ShareFetch", 1, 2, 0),
+        _api(79, "ShareAcknowledge", 1, 2, 0),
         _api(80, "AddRaftVoter", 0, 1, 0),
         _api(81, "RemoveRaftVoter", 0, 0, 0),
+        _api(90, "DescribeShareGroupOffsets", 0, 1, 0),
+        _api(91, "AlterShareGroupOffsets", 0, 0, 0),
+        _api(92, "DeleteShareGroupOffsets", 0, 0, 0),
     )
 }
 """By API key. A broker advertises those of them that it has a handler for."""

@@ -1,8 +1,8 @@
-"""AlterConfigs: the settings of topics and brokers, each resource as a whole.
+"""AlterConfigs: the settings of topics, groups and brokers, each resource as a whole.
 
 Behaviour: what a resource does not name goes back to its default. Each resource is decided for itself, and changes
-whole or not at all; broker "" stands for all brokers. Groups, loggers and client metrics have no settings here.
-IncrementalAlterConfigs takes the same way through `alter`.
+whole or not at all; broker "" stands for all brokers. A group need not exist yet. Loggers and client metrics have no
+settings here. IncrementalAlterConfigs takes the same way through `alter`.
 """
 
 from collections.abc import Awaitable, Sequence
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from millpond.api.kafka.context import Context
 from millpond.broker.node import Node
-from millpond.core.metadata.alterations import AlterConfigs, ConfigItem, alter_configs
+from millpond.core.metadata.alterations import AlterConfigs, ConfigItem, OfGroup, Target, alter_configs
 from millpond.core.metadata.commands import ALL_BROKERS
 from millpond.core.metadata.decisions import Refused
 from millpond.model.errors import InvalidRequest, RequestError
@@ -23,10 +23,11 @@ from millpond.protocol.messages.alter_configs import (
 
 
 class ResourceType(IntEnum):
-    """Those that have settings here; Kafka numbers loggers (8), client metrics (16) and groups (32) beside them."""
+    """Those that have settings here; Kafka numbers loggers (8) and client metrics (16) beside them."""
 
     TOPIC = 2
     BROKER = 4
+    GROUP = 32
 
 
 class Alteration(NamedTuple):
@@ -83,12 +84,16 @@ async def alter(
     return [errors.get(place) for place in range(len(wanted))]
 
 
-def target_of(resource_type: int, name: str) -> str | int:
-    """A topic by its name, a broker by its number."""
+def target_of(resource_type: int, name: str) -> Target:
+    """A topic or a group by its name, a broker by its number."""
     if resource_type == ResourceType.TOPIC:
         return name
+    if resource_type == ResourceType.GROUP:
+        return OfGroup(name)
     if resource_type != ResourceType.BROKER:
-        raise InvalidRequest(f"resource type {resource_type} has no settings here; allowed are 2 (topic), 4 (broker)")
+        raise InvalidRequest(
+            f"resource type {resource_type} has no settings here; allowed are 2 (topic), 4 (broker), 32 (group)"
+        )
     if name == "":
         return ALL_BROKERS
     if not (name.isascii() and name.isdigit() and len(name) <= 10):

@@ -1,7 +1,7 @@
-"""DescribeConfigs: the settings of topics and brokers, and where each value comes from.
+"""DescribeConfigs: the settings of topics, groups and brokers, and where each value comes from.
 
 Behaviour: no names, or none at all, ask for every setting; names that do not exist are left out. Broker "" is answered
-with what was set for all brokers, and nothing else. A broker describes only itself.
+with what was set for all brokers, and nothing else. A broker describes only itself. A group need not exist.
 Version notes: from 3 each setting has its type and, where asked, its documentation.
 """
 
@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from millpond.api.kafka.context import Context
 from millpond.api.kafka.handlers.alter_configs import ResourceType, target_of
 from millpond.broker.node import Node
+from millpond.core.metadata.alterations import OfGroup
 from millpond.core.metadata.broker_configs import layers
 from millpond.core.metadata.commands import ALL_BROKERS
-from millpond.core.metadata.configs import ConfigEntry, describe_broker, describe_shared, describe_topic
+from millpond.core.metadata.configs import ConfigEntry, describe_broker, describe_group, describe_shared, describe_topic
 from millpond.model.errors import InvalidRequest, MillpondError, UnknownTopicOrPartition
 from millpond.model.topic_names import check_topic_name
 from millpond.protocol.messages.describe_configs import (
@@ -60,6 +61,10 @@ def _entries(node: Node, resource: DescribeConfigsResource) -> tuple[ConfigEntry
         if topic is None:
             raise UnknownTopicOrPartition(f"there is no topic {name!r}; create it first")
         return describe_topic(topic.configs, here, names)
+    if isinstance(target, OfGroup):
+        if not target.group:
+            raise InvalidRequest("the group id is missing; name one")
+        return describe_group(image.configs_of_group(target.group), layers(image, node.static), names)
     if target == ALL_BROKERS:
         return describe_shared(here, names)
     if target != node.node_id:

@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs: single settings of topics and brokers; the others stay.
+"""IncrementalAlterConfigs: single settings of topics, groups and brokers; the others stay.
 
 Behaviour: operation 0 sets, 1 goes back to the default, 2 adds to a list, 3 takes from it. Each resource is decided for
 itself, and changes whole or not at all.
