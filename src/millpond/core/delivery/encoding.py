@@ -1,101 +1,175 @@
 """What is kept of a ledger, as bytes: a whole one, and what changed since.
 
-    version    u8     1
-    start      i64    everything below is done
-    end        i64    nothing from here on was ever handed out
-    producer   i64    in whose name the doomed are sent on; -1: nobody's
-    sequence   i32    the next number in it
-    then for each change, in order: offsets first (i64) to last (i64) are
-    kind       u8     0 done, 1 ready, 2 leased, 3 waiting, 4 doomed
-    attempts   u32    not for 0
-    leased:    lock_ms u32, holder (u16 length, UTF-8)
-    waiting:   due i64, milliseconds since 1970
-    doomed:    shift i64, reason (u16 length, UTF-8)
+    version    one byte, 1
+    start      everything below is done
+    end        nothing from here on was ever handed out
+    producer   in whose name the doomed are sent on, and 1; 0: nobody's
+    sequence   the next number in it
+    texts      how many; then each one: its length in bytes, and UTF-8
+    then for each run of messages that changed, in order:
+    first      how far from the end of the run before, zigzag
+    count      of messages
+    kind       0 done, 1 ready, 2 leased, 3 waiting, 4 doomed
+    attempts   not for 0
+    leased:    lock in milliseconds, number of the text that names the holder
+    waiting:   when it is due, in milliseconds since 1970
+    doomed:    what makes the offset a sequence number, zigzag; number of the text that says why
 
-A whole document begins with nothing open; later ones are applied on top, in order. All numbers are big-endian.
-Lanes and monotonic times are not kept: both are found anew. Pure.
+All numbers are varints: seven bits a byte, lowest first, the top bit set on all but the last. So a run takes about five
+bytes. A whole document begins with nothing open; later ones are applied on top, in order. Lanes and monotonic times are
+not kept: both are found anew. Pure.
 """
 
 from collections.abc import Iterable, Sequence
-from struct import Struct
 from typing import Final
 
-from millpond.core.delivery.ledger import Change, Kept, Ledger
+from millpond.core.delivery.ledger import Change, Ledger, Remembered
 from millpond.core.delivery.runs import Runs
 from millpond.core.delivery.states import Doomed, Lane, Leased, Ready, State, Waiting
-from millpond.core.groups.fields import FieldReader
 from millpond.model.errors import InvalidRecord
 
 VERSION: Final = 1
-_HEAD: Final = Struct(">Bqqqi")
-_DONE: Final = Struct(">qqB")
-_READY: Final = Struct(">qqBI")
-_LEASED: Final = Struct(">qqBIIH")
-_WAITING: Final = Struct(">qqBIq")
-_DOOMED: Final = Struct(">qqBIqH")
+_BITS_MAX: Final = 70
 
 
 def encode(ledger: Ledger, changes: Iterable[Change]) -> bytes:
-    head = _HEAD.pack(VERSION, ledger.start, ledger.end, ledger.producer_id, ledger.next_sequence)
-    return head + b"".join(_change(*change) for change in changes)
+    texts: dict[str, int] = {}
+    runs = bytearray()
+    at = 0
+    for first, last, state in changes:
+        _put(runs, _zigzag(first - at))
+        _put(runs, last - first + 1)
+        _put_state(runs, state, texts)
+        at = last + 1
+    head = bytearray((VERSION,))
+    for number in (ledger.start, ledger.end, ledger.producer_id + 1, ledger.next_sequence, len(texts)):
+        _put(head, number)
+    for text in texts:
+        data = text.encode()
+        _put(head, len(data))
+        head += data
+    return bytes(head + runs)
 
 
 def encode_whole(ledger: Ledger) -> bytes:
     return encode(ledger, (Change(*run) for run in ledger.open_runs()))
 
 
-def _change(first: int, last: int, state: State | None) -> bytes:
+def _put_state(out: bytearray, state: State | None, texts: dict[str, int]) -> None:
     match state:
         case None:
-            return _DONE.pack(first, last, 0)
+            out.append(0)
         case Ready():
-            return _READY.pack(first, last, 1, state.attempts)
+            out.append(1)
+            _put(out, state.attempts)
         case Leased():
-            holder = state.holder.encode()
-            return _LEASED.pack(first, last, 2, state.attempts, state.lock_ms, len(holder)) + holder
+            out.append(2)
+            for number in (state.attempts, state.lock_ms, texts.setdefault(state.holder, len(texts))):
+                _put(out, number)
         case Waiting():
-            return _WAITING.pack(first, last, 3, state.attempts, state.due_wall_ms)
+            out.append(3)
+            _put(out, state.attempts)
+            _put(out, state.due_wall_ms)
         case Doomed():
-            reason = state.reason.encode()
-            return _DOOMED.pack(first, last, 4, state.attempts, state.sequence_shift, len(reason)) + reason
+            out.append(4)
+            _put(out, state.attempts)
+            _put(out, _zigzag(state.sequence_shift))
+            _put(out, texts.setdefault(state.reason, len(texts)))
 
 
-def decode(documents: Sequence[bytes]) -> Kept:
+def _put(out: bytearray, number: int) -> None:
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+
+
+def _zigzag(number: int) -> int:
+    return number << 1 if number >= 0 else (~number << 1) | 1
+
+
+def decode(documents: Sequence[bytes]) -> Remembered:
     """A whole one and those after it."""
     runs: Runs[State] = Runs()
     start = end = next_sequence = 0
     producer_id = -1
     for document in documents:
-        fields = FieldReader(document)
-        if (version := fields.uint8()) != VERSION:
-            raise InvalidRecord(f"a ledger of version {version}; this broker reads {VERSION}: use a newer one")
-        start, end = fields.int64(), fields.int64()
-        producer_id, next_sequence = fields.int64(), fields.int32()
-        while not fields.is_at_end:
-            _apply(fields, runs)
-    return Kept(start, end, producer_id, next_sequence, runs)
+        try:
+            reader = _Reader(document)
+            if (version := reader.number()) != VERSION:
+                raise InvalidRecord(f"a ledger of version {version}; this broker reads {VERSION}: use a newer one")
+            start, end, producer_id = reader.number(), reader.number(), reader.number() - 1
+            next_sequence = reader.number()
+            texts = [reader.text() for _ in range(reader.number())]
+            at = 0
+            while reader.has_more:
+                at = _apply(reader, runs, texts, at)
+        except (IndexError, UnicodeDecodeError) as error:
+            raise InvalidRecord(f"a ledger of {len(document)} bytes is cut short, or lies about a length") from error
+    return Remembered(start, end, producer_id, next_sequence, runs)
 
 
-def _apply(fields: FieldReader, runs: Runs[State]) -> None:
-    first, last = fields.int64(), fields.int64()
-    if not 0 <= first <= last:
-        raise InvalidRecord(f"offsets {first} to {last} are no run")
-    kind = fields.uint8()
-    if kind == 0:
-        runs.clear(first, last)
-        return
-    attempts = fields.int32()
-    match kind:
+def _apply(reader: "_Reader", runs: Runs[State], texts: list[str], at: int) -> int:
+    first = at + reader.signed()
+    end = first + reader.number()
+    if not 0 <= first < end:
+        raise InvalidRecord(f"offsets {first} to {end - 1} are no run")
+    state = _state(reader, texts)
+    if state is None:
+        runs.clear(first, end - 1)
+    else:
+        runs.set(first, end - 1, state)
+    return end
+
+
+def _state(reader: "_Reader", texts: list[str]) -> State | None:
+    match reader.number():
+        case 0:
+            return None
         case 1:
-            state: State = Ready(attempts)
+            return Ready(reader.number())
         case 2:
-            lock_ms, holder = fields.int32(), fields.text()
-            state = Leased(attempts, Lane.NORMAL, holder, lock_ms, 0)
+            attempts, lock_ms, holder = reader.number(), reader.number(), texts[reader.number()]
+            return Leased(attempts, Lane.NORMAL, holder, lock_ms, 0)
         case 3:
-            state = Waiting(attempts, Lane.NORMAL, fields.int64(), 0)
+            return Waiting(reader.number(), Lane.NORMAL, reader.number(), 0)
         case 4:
-            shift, reason = fields.int64(), fields.text()
-            state = Doomed(attempts, reason, shift)
-        case _:
+            attempts, shift = reader.number(), reader.signed()
+            return Doomed(attempts, texts[reader.number()], shift)
+        case kind:
             raise InvalidRecord(f"a state of kind {kind}; those of version {VERSION} are 0 to 4")
-    runs.set(first, last, state)
+
+
+class _Reader:
+    """Raises IndexError where the bytes end early."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    @property
+    def has_more(self) -> bool:
+        return self._at < len(self._data)
+
+    def number(self) -> int:
+        number = shift = 0
+        while (byte := self._data[self._at]) > 0x7F:
+            number |= (byte & 0x7F) << shift
+            shift += 7
+            self._at += 1
+            if shift > _BITS_MAX:
+                raise InvalidRecord("a number of more than 70 bits")
+        self._at += 1
+        return number | byte << shift
+
+    def signed(self) -> int:
+        raw = self.number()
+        return raw >> 1 if raw & 1 == 0 else ~(raw >> 1)
+
+    def text(self) -> str:
+        end = self.number() + self._at
+        if end > len(self._data):
+            raise IndexError(end)
+        text = self._data[self._at : end].decode()
+        self._at = end
+        return text

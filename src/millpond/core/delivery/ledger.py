@@ -25,6 +25,12 @@ from millpond.model.ports import Rng
 LOOKED_AHEAD_MAX: Final = 100_000
 """Messages, or runs of them, that a group which looks at each of them has before it at a time."""
 
+RUNS_MAX: Final = 50_000
+"""Nobody gets more while so many runs of messages are unfinished: all of them have to fit one document."""
+
+DOOMED_MAX: Final = 2_000
+"""Nor while so many wait for the dead-letter topic, each with its reason."""
+
 LEASE_EXPIRED: Final = "the lease ran out"
 
 
@@ -48,7 +54,7 @@ class Verdict(NamedTuple):
     outcome: Outcome
 
 
-class Kept(NamedTuple):
+class Remembered(NamedTuple):
     """What a ledger begins with after a restart."""
 
     start: int
@@ -72,6 +78,7 @@ class Ledger:
         self._deadlines: list[tuple[int, int, int]] = []
         self._held: Counter[str] = Counter()
         self.leased = 0
+        self.doomed_count = 0
         self._changes: list[Change] = []
         self.producer_id = -1
         """In whose name the doomed go to the dead-letter topic; -1 while nobody was doomed."""
@@ -80,7 +87,7 @@ class Ledger:
         """What happened since the ledger was made: delivered, redelivered, accepted, doomed, expired."""
 
     @classmethod
-    def restore(cls, settings: DeliverySettings, rng: Rng, kept: Kept, *, now: Instant) -> "Ledger":
+    def restore(cls, settings: DeliverySettings, rng: Rng, kept: Remembered, *, now: Instant) -> "Ledger":
         """Leases get their whole time again: this process does not know how much of it is over."""
         ledger = cls(settings, rng, start=kept.start)
         ledger.end, ledger.producer_id, ledger.next_sequence = kept.end, kept.producer_id, kept.next_sequence
@@ -129,9 +136,10 @@ class Ledger:
 
     @property
     def doomed(self) -> Iterator[Run[Doomed]]:
-        for first, last, state in self._open:
-            if isinstance(state, Doomed):
-                yield Run(first, last, state)
+        if self.doomed_count:
+            for first, last, state in self._open:
+                if isinstance(state, Doomed):
+                    yield Run(first, last, state)
 
     def open_runs(self) -> Iterator[Run[State]]:
         return iter(self._open)
@@ -199,6 +207,8 @@ class Ledger:
 
     def room_for(self, holder: str) -> int:
         """How many more messages this consumer may have."""
+        if self.doomed_count > DOOMED_MAX or (self.leased and len(self._open) > RUNS_MAX):
+            return 0
         return max(0, min(self.settings.leased_max - self.leased, self.settings.held_max - self._held[holder]))
 
     def offer(self, now: Instant) -> Offer | None:
@@ -291,6 +301,11 @@ class Ledger:
         else:
             self._set(offset, offset, None)
 
+    def skip(self, first: int, last: int) -> None:
+        """Offsets that are ready, and turn out to have no message."""
+        self._lanes.remove(first, last)
+        self._set(first, last, None)
+
     def buried(self, first: int, last: int) -> None:
         """The dead-letter topic has them."""
         self._set(first, last, None)
@@ -360,6 +375,8 @@ class Ledger:
             self._held[holder] -= count
             if not self._held[holder]:
                 del self._held[holder]
+        elif isinstance(run.value, Doomed):
+            self.doomed_count -= len(run)
 
     def _note_state(self, first: int, last: int, state: State) -> None:
         match state:
@@ -369,6 +386,8 @@ class Ledger:
                 heappush(self._deadlines, (state.until_ms, first, last))
             case Waiting():
                 heappush(self._deadlines, (state.until_ms, first, last))
+            case Doomed():
+                self.doomed_count += last - first + 1
 
     def _let_through(self, following: Behind | None) -> None:
         """It is in front among those of its key now; unless it is done, and then the next one is."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-REASON_CHARS_MAX: Final = 256
+REASON_CHARS_MAX: Final = 128
 
 
 class Priority(Enum):

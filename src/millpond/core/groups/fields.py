@@ -8,7 +8,7 @@ from struct import Struct
 
 from millpond.model.errors import InvalidRecord
 
-_UINT8, _INT16, _INT32, _INT64 = Struct(">B"), Struct(">h"), Struct(">i"), Struct(">q")
+_INT16, _INT32, _INT64 = Struct(">h"), Struct(">i"), Struct(">q")
 
 
 class FieldReader:
@@ -29,13 +29,6 @@ class FieldReader:
         taken = self._data[self._at : end]
         self._at = end
         return taken
-
-    @property
-    def is_at_end(self) -> bool:
-        return self._at == len(self._data)
-
-    def uint8(self) -> int:
-        return self._number(_UINT8)
 
     def int16(self) -> int:
         return self._number(_INT16)
