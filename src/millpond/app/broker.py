@@ -23,15 +23,19 @@ from millpond.app.broker_settings import (
 )
 from millpond.app.doors import Doors
 from millpond.app.parts import Parts, claim_directory
+from millpond.broker.drivers import queue_partition
 from millpond.broker.drivers.group_shard import Surroundings
 from millpond.broker.drivers.groups import GroupCoordinator
 from millpond.broker.drivers.in_sync import keep_in_sync
 from millpond.broker.drivers.life import BrokerLife
 from millpond.broker.drivers.preferred import keep_preferred
 from millpond.broker.drivers.producer_ids import ProducerIds
+from millpond.broker.drivers.queues import Queues
 from millpond.broker.drivers.states import States, ask_nobody
 from millpond.broker.drivers.upkeep import keep_up
 from millpond.broker.node import Node
+from millpond.broker.operations.dead_letters import DeadLetterTopics
+from millpond.core.delivery.sessions import ShareSessions
 from millpond.core.metadata.broker_configs import check_static
 from millpond.core.metadata.commands import Endpoint
 from millpond.model.addresses import Address
@@ -152,6 +156,7 @@ class Broker:
             task.cancel()
         await asyncio.wait(self._tasks)
         await self.node.groups.close()
+        await self.node.queues.close()
         await self.node.states.close()
         await self._doors.stop_http()
         await self._parts.close()
@@ -182,6 +187,20 @@ def _node(
     metadata.listen(states.follow)
     if cluster is not None:
         cluster.states = states
+    producer_ids = ProducerIds(metadata)
+    letters = DeadLetterTopics(
+        metadata,
+        partitions,
+        producer_ids,
+        static=settings.configs,
+        clock=clock,
+        rng=rng,
+        on_error=on_error,
+        ask_leader=None if cluster is None else cluster.links.produce,
+    )
+    around = queue_partition.Surroundings(clock, rng, states, letters, on_error)
+    queues = Queues(metadata, static=settings.configs, shared=around)
+    metadata.listen(queues.follow)
     return Node(
         node_id=settings.node_id,
         cluster_id=settings.cluster_id,
@@ -190,8 +209,10 @@ def _node(
         rng=rng,
         metadata=metadata,
         partitions=partitions,
-        producer_ids=ProducerIds(metadata),
+        producer_ids=producer_ids,
         groups=groups,
         states=states,
+        queues=queues,
+        share_sessions=ShareSessions(sessions_max=whole("group.share.max.share.sessions", settings.configs)),
         fetch_bytes_max=whole("fetch.max.bytes", settings.configs),
     )

@@ -11,8 +11,10 @@ from millpond.broker.drivers.metadata import MetadataLog
 from millpond.broker.drivers.partition import Partition
 from millpond.broker.drivers.partitions import PartitionTable
 from millpond.broker.drivers.producer_ids import ProducerIds
+from millpond.broker.drivers.queues import Queues
 from millpond.broker.drivers.states import States
 from millpond.core.cluster.announcement import Ignored
+from millpond.core.delivery.sessions import ShareSessions
 from millpond.core.metadata.image import Image
 from millpond.model.errors import MillpondError, NotLeader, UnknownTopicId, UnknownTopicOrPartition
 from millpond.model.ids import TopicPartition
@@ -32,6 +34,8 @@ class Node:
     producer_ids: ProducerIds
     groups: GroupCoordinator
     states: States
+    queues: Queues
+    share_sessions: ShareSessions
     fetch_bytes_max: int
     """The most one fetch answers, whatever it asks for."""
     datagrams_ignored: Mapping[Ignored, int] = field(default_factory=dict)

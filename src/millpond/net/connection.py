@@ -60,6 +60,7 @@ class Connection(asyncio.BufferedProtocol):
         "_answers",
         "_batch",
         "_deadlines",
+        "_farewells",
         "_held_bytes",
         "_in_turn",
         "_lost",
@@ -81,6 +82,7 @@ class Connection(asyncio.BufferedProtocol):
         self.id = number
         self.peer: tuple[str, int] = ("", 0)
         self.extra: Any = None
+        self._farewells: list[Callable[[], object]] = []
         """State of the session, for whoever handles its requests: client id, principal."""
         self._shared = shared
         self._transport: asyncio.Transport
@@ -212,8 +214,17 @@ class Connection(asyncio.BufferedProtocol):
             self._timer.cancel()
         self._stop_everything()
         self._shared.leave(self, self._reason)
+        for then in self._farewells:
+            then()
 
     # --- Requests --------------------------------------------------------------------------------
+
+    def when_lost(self, then: Callable[[], object]) -> None:
+        """Calls it once the connection is gone; at once, if it is."""
+        if self._lost:
+            then()
+        else:
+            self._farewells.append(then)
 
     def answer_alone(self) -> None:
         """For the request being handled: a peer that asks for much, and reads nothing, has one such answer waiting."""

@@ -16,5 +16,7 @@ class Context(NamedTuple):
     """Ends the connection, once what was asked before is answered."""
     answer_alone: Callable[[], None]
     """Said by a handler whose answer may be large: nothing more is taken from the connection until it is out."""
+    when_lost: Callable[[Callable[[], object]], None]
+    """Has something done once the connection is gone."""
     broker: int | None = None
     """The broker of this cluster that the connection has proved to be; None for clients, whatever they claim."""

@@ -46,6 +46,8 @@ class Connection(Protocol):
 
     def answer_alone(self) -> None: ...
 
+    def when_lost(self, then: Callable[[], object]) -> None: ...
+
 
 class _Route(NamedTuple):
     handler: Handler
@@ -164,6 +166,7 @@ def _context(header: RequestHeader, connection: Connection) -> Context:
         connection.peer[0],
         connection.close,
         connection.answer_alone,
+        connection.when_lost,
         None if connection.extra is None else connection.extra.broker,
     )
 

@@ -43,6 +43,7 @@ from millpond.protocol.messages.headers import parse_response_header, request_fr
 from millpond.protocol.messages.hello import HelloRequest, HelloResponse
 from millpond.protocol.messages.keep_states import KeepStatesRequest, KeepStatesResponse
 from millpond.protocol.messages.meet import ANYBODY, MeetRequest, MeetResponse
+from millpond.protocol.messages.produce import ProduceRequest, ProduceResponse
 from millpond.protocol.messages.propose_change import ProposeChangeRequest, ProposeChangeResponse
 from millpond.protocol.messages.prove import ITSELF, REFUSED, TAKEN, ProveRequest, ProveResponse
 from millpond.protocol.messages.raft_messages import RaftMessagesRequest
@@ -61,6 +62,7 @@ COPIES_BYTES_MAX = 128 * MIB
 STATES_BYTES_MAX = 32 * MIB
 """More than a broker answers in one go about states."""
 FETCH_VERSION = 17
+PRODUCE_VERSION = 13
 
 Response = TypeVar("Response", bound=Message)
 OnUnreached = Callable[[int, tuple[str, int] | None], bool]
@@ -98,6 +100,7 @@ class Purpose(Enum):
     HEARTBEATS = "heartbeats"
     COPIES = "copies"
     STATES = "states"
+    LETTERS = "letters"
 
 
 _ANSWER_BYTES_MAX = {Purpose.COPIES: COPIES_BYTES_MAX, Purpose.STATES: STATES_BYTES_MAX}
@@ -447,6 +450,16 @@ class Links:
             return None
         is_answer = answer.outcome == keep_states.DONE and 0 < len(answers) <= len(requests)
         return answers if is_answer else None
+
+    async def produce(self, leader: int, request: ProduceRequest) -> ProduceResponse | None:
+        """None where no answer came: it may be there all the same."""
+        until = self._loop.time() + request.timeout_ms / 1000 + ANSWER_SECONDS
+        try:
+            return await self._link(leader, Purpose.LETTERS).request(
+                request, ProduceResponse, until, version=PRODUCE_VERSION
+            )
+        except (Unanswered, MalformedMessage):
+            return None
 
     async def close(self) -> None:
         for link in self._links.values():

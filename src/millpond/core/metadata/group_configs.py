@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from millpond.core.delivery.settings import Priority
 from millpond.core.metadata.config_keys import INT32_MAX, ConfigKey, ConfigType, Value, parse
 from millpond.core.metadata.image import Image
 from millpond.model.errors import InvalidSetting
@@ -36,12 +37,6 @@ class StartAt(Enum):
 class Order(Enum):
     OFFSET = "offset"
     KEY = "key"
-
-
-class Priority(Enum):
-    OFF = "off"
-    STRICT = "strict"
-    WEIGHTED = "weighted"
 
 
 class Expired(Enum):

@@ -1,0 +1,96 @@
+"""ShareFetch: messages for a member of a share group, and what became of others on the way.
+
+Behaviour: acknowledgements first, then messages: whole batches, of which the member has what `acquired_records` says,
+in the order of offsets. A partition without either is left out of the answer, one with acknowledgements never is. When
+the connection ends, so does the session, and what the member had is for others at once.
+Version notes: 2 may ask for no more than so many records, and may renew leases.
+"""
+
+from collections.abc import Awaitable
+
+from millpond.api.kafka.context import Context
+from millpond.api.kafka.sharing import Said, ask_session, close_session, named, partition_code, verdicts_of
+from millpond.broker.drivers.queue_partition import Taken, Want
+from millpond.broker.node import Node
+from millpond.broker.operations import share
+from millpond.core.delivery.sessions import CLOSING, OPENING, Member, PartitionId, Session, Trouble, update
+from millpond.model.errors import MillpondError
+from millpond.protocol.messages.share_fetch import (
+    AcquiredRecords,
+    LeaderIdAndEpoch,
+    PartitionData,
+    ShareFetchableTopicResponse,
+    ShareFetchRequest,
+    ShareFetchResponse,
+)
+
+INVALID_REQUEST = 42
+RECORD_LIMIT = 1
+
+
+def answer(
+    node: Node, request: ShareFetchRequest, context: Context
+) -> Awaitable[ShareFetchResponse] | ShareFetchResponse:
+    context.answer_alone()
+    said = verdicts_of(request.topics, renews=request.is_renew_ack)
+    if not request.group_id or not request.member_id or (request.share_session_epoch == OPENING and said):
+        return ShareFetchResponse(error_code=INVALID_REQUEST)
+    session = ask_session(node, context, Member(request.group_id, request.member_id), request.share_session_epoch)
+    if isinstance(session, Trouble):
+        return ShareFetchResponse(error_code=session.value)
+    update(session, named=named(request.topics), forgotten=_forgotten(request))
+    return _answer(node, request, session, said)
+
+
+async def _answer(node: Node, request: ShareFetchRequest, session: Session, said: Said) -> ShareFetchResponse:
+    group, holder = session.member
+    settled = await share.settle(node, group, holder, said.verdicts) | said.refused
+    lock_ms = node.queues.config(group).lock_ms
+    results: dict[PartitionId, share.Result] = {}
+    if request.share_session_epoch == CLOSING:
+        close_session(node, session)
+    elif request.max_records > 0 and request.max_bytes > 0 and not request.is_renew_ack:
+        want = Want(
+            holder,
+            count_max=request.max_records,
+            bytes_max=min(request.max_bytes, node.fetch_bytes_max),
+            lock_ms=lock_ms,
+            whole_batches=request.share_acquire_mode != RECORD_LIMIT,
+        )
+        wait_ms = 0 if settled else request.max_wait_ms
+        results = await share.take(node, group, session.in_turn(), want, wait_ms=wait_ms)
+    parts = [_partition(each, results.get(each), settled.get(each)) for each in settled | results]
+    topics: dict[bytes, list[PartitionData]] = {}
+    for each, part in zip(settled | results, parts, strict=True):
+        topics.setdefault(each.topic_id, []).append(part)
+    return ShareFetchResponse(
+        acquisition_lock_timeout_ms=lock_ms,
+        responses=[ShareFetchableTopicResponse(topic_id=each, partitions=found) for each, found in topics.items()],
+    )
+
+
+def _forgotten(request: ShareFetchRequest) -> list[PartitionId]:
+    return [PartitionId(topic.topic_id, each) for topic in request.forgotten_topics_data for each in topic.partitions]
+
+
+def _partition(at: PartitionId, result: share.Result | None, settled: MillpondError | None) -> PartitionData:
+    part = PartitionData(
+        partition_index=at.partition,
+        acknowledge_error_code=partition_code(settled),
+        acknowledge_error_message=None if settled is None else str(settled),
+        current_leader=LeaderIdAndEpoch(leader_id=-1, leader_epoch=-1),
+    )
+    if isinstance(result, MillpondError):
+        part.error_code, part.error_message = partition_code(result), str(result)
+    elif result is not None:
+        part.records = _records(result.taken)
+        part.acquired_records = [
+            AcquiredRecords(first_offset=each.first, last_offset=each.last, delivery_count=each.attempt)
+            for each in sorted(result.taken.deliveries)
+        ]
+    return part
+
+
+def _records(taken: Taken) -> bytes | memoryview:
+    batches = [taken.batches[base] for base in sorted(taken.batches)]
+    return batches[0] if len(batches) == 1 else b"".join(batches)

@@ -1,0 +1,348 @@
+"""One queue group on one partition that this broker leads: hands out messages, takes what became of them.
+
+Invariant: nobody is told of a lease, or of an acknowledgement, before it is kept by all replicas in sync. Where
+something could not be kept the ledger is ahead of what is: it is over, and the next who asks loads it anew.
+Driven by queues.py, and by a timer of its own.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterator
+from typing import Final, NamedTuple, Protocol
+
+from millpond.broker.drivers.partition import Partition
+from millpond.broker.drivers.states import StateKey, States
+from millpond.core.delivery.encoding import decode, encode, encode_whole
+from millpond.core.delivery.headers import expired, lane_of
+from millpond.core.delivery.lanes import Offer
+from millpond.core.delivery.ledger import Delivery, Ledger, Verdict
+from millpond.core.delivery.runs import Run
+from millpond.core.delivery.settings import DeliverySettings
+from millpond.core.delivery.states import Doomed
+from millpond.model.errors import FencedState, MillpondError, NotLeader
+from millpond.model.ids import Offset
+from millpond.model.instant import Instant
+from millpond.model.limits import MIB
+from millpond.model.ports import Clock, Rng
+from millpond.protocol.records import BatchHeader, Record, decode_batch, parse_header
+
+KIND: Final = "share"
+WHOLE_EVERY: Final = 100
+WHOLE_BYTES: Final = 64 * 1024
+"""A whole document is kept after so many changes, or so many bytes of them."""
+ADMITTED_BYTES_MAX: Final = MIB
+"""Looked at in one go, in groups that look at each message."""
+DECODED_MAX: Final = 8
+"""Batches whose records are at hand, for those who take them one by one."""
+PAUSE_SECONDS: Final = 1.0
+"""Before the dead-letter topic is tried again."""
+
+
+class Want(NamedTuple):
+    holder: str
+    count_max: int
+    bytes_max: int
+    lock_ms: int
+    whole_batches: bool = False
+    """Rather a few messages too many than a part of a batch."""
+
+
+class Taken(NamedTuple):
+    deliveries: list[Delivery]
+    batches: dict[int, memoryview]
+    """Those the messages are in, by base offset."""
+
+
+class DeadLetters(Protocol):
+    """Where messages go that nobody could use."""
+
+    async def producer_id(self) -> int: ...
+
+    async def send(self, group: str, partition: Partition, run: Run[Doomed], *, producer_id: int) -> int | None:
+        """The last of the run that is there now; None where none is, and it is worth trying again later."""
+
+
+class Surroundings(NamedTuple):
+    """What all of a broker's queue partitions share."""
+
+    clock: Clock
+    rng: Rng
+    states: States
+    dead_letters: DeadLetters
+    on_error: Callable[[BaseException], None]
+
+
+class QueuePartition:
+    def __init__(
+        self, group: str, partition: Partition, settings: DeliverySettings, shared: Surroundings, *, start: Offset
+    ) -> None:
+        """Use `open` first. `start` is where a group begins that was never here."""
+        self.group = group
+        self.partition = partition
+        self.settings = settings
+        self.epoch = partition.leader_epoch
+        self._shared = shared
+        self._key = StateKey(KIND, group, partition.topic_id, partition.at.partition)
+        self._ledger = Ledger(settings, shared.rng, start=start)
+        self._since_whole = self._bytes_since_whole = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._burying: asyncio.Task[None] | None = None
+        self._waiting: dict[asyncio.Future[None], None] = {}
+        self._decoded: OrderedDict[int, list[Record]] = OrderedDict()
+        self.failure: MillpondError | None = None
+        """Why it is over, once it is."""
+
+    @property
+    def ledger(self) -> Ledger:
+        """To look at; changes go through this class."""
+        return self._ledger
+
+    async def open(self) -> None:
+        documents = await self._shared.states.load(self._key, self.epoch)
+        if documents:
+            self._ledger = Ledger.restore(self.settings, self._shared.rng, decode(documents), now=self._now())
+        self._since_whole = WHOLE_EVERY  # so that the first document, also of a group that is new, is a whole one
+        await self.keep(is_new=not documents)
+        self._go_on()
+
+    def end(self, why: MillpondError) -> None:
+        """Whoever waits looks for it anew."""
+        if self.failure is not None:
+            return
+        self.failure = why
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._burying is not None:
+            self._burying.cancel()
+        self._wake()
+
+    # Handing out
+
+    def take(self, want: Want) -> Taken:
+        """What there is now, perhaps nothing. Nobody may have it before `keep` has returned."""
+        self._require_open()
+        taken = Taken([], {})
+        ledger = self._ledger
+        ledger.trim(self.partition.log.start_offset)
+        count_left = min(want.count_max, ledger.room_for(want.holder))
+        bytes_left = want.bytes_max
+        while count_left > 0 and bytes_left > 0:
+            offer = ledger.offer(self._now())
+            if offer is None:
+                if not self._admit():
+                    break
+                continue
+            if offer.first >= self.partition.high_watermark:  # a new leader that does not know yet how far it goes
+                break
+            count, size = self._take_offer(offer, want, taken, count_left, bytes_left)
+            count_left -= count
+            bytes_left -= size
+        self._go_on()
+        return taken
+
+    def _take_offer(self, offer: Offer, want: Want, taken: Taken, count_left: int, bytes_left: int) -> tuple[int, int]:
+        """How many messages and bytes it came to; something of the offer is gone from the ledger in any case."""
+        now = self._now()
+        ledger = self._ledger
+        data = self.partition.read(Offset(offer.first), bytes_max=bytes_left).data
+        count = size = 0
+        for position, header in _batches(data):
+            first, last = max(offer.first, header.base_offset), min(offer.last, header.last_offset)
+            if first > last or count >= count_left or (size and size + header.size > bytes_left):
+                break
+            if header.is_control or header.record_count == 0:
+                ledger.skip(first, last)
+                continue
+            if not want.whole_batches:
+                last = min(last, first + count_left - count - 1)
+            gone = [at for at in expired(data, position, header, wall_ms=now.wall_ms) if first <= at <= last]
+            for offset in gone:
+                ledger.expire(offset)
+            for run_first, run_last in _between(first, last, gone):
+                lent = Offer(run_first, run_last, offer.lane)
+                taken.deliveries.extend(ledger.acquire(lent, holder=want.holder, lock_ms=want.lock_ms, now=now))
+                count += run_last - run_first + 1
+            taken.batches[header.base_offset] = data[position : position + header.size]
+            size += header.size
+        return count, size
+
+    def _admit(self) -> bool:
+        """Lets more messages in; whether there were any."""
+        ledger, end = self._ledger, self.partition.high_watermark
+        if ledger.frontier >= end:
+            return False
+        if not self.settings.looks_at_messages:
+            ledger.admit_until(end)
+            return True
+        room = ledger.room_ahead
+        if room <= 0:
+            return False
+        part = self.partition.read(Offset(ledger.frontier), bytes_max=ADMITTED_BYTES_MAX)
+        for position, header in _batches(part.data):
+            if not header.is_control:
+                for record in decode_batch(part.data, position):
+                    if record.offset >= ledger.frontier:
+                        lane, written = lane_of(record.headers), record.timestamp
+                        ledger.admit(record.offset, lane=lane, key=record.key, written_wall_ms=written)
+            ledger.skip_until(header.next_offset)
+        return True
+
+    def records(self, taken: Taken) -> list[tuple[Record, int]]:
+        """Messages that were taken, each with its attempt. Offsets without a message are done on the way."""
+        attempts = {at: each.attempt for each in taken.deliveries for at in range(each.first, each.last + 1)}
+        found: dict[int, Record] = {
+            record.offset: record
+            for base, batch in taken.batches.items()
+            for record in self._decode(base, batch)
+            if record.offset in attempts
+        }
+        for offset in attempts.keys() - found.keys():
+            self._ledger.skip(offset, offset)
+        return [(found[offset], attempt) for offset, attempt in attempts.items() if offset in found]
+
+    def _decode(self, base: int, batch: memoryview) -> list[Record]:
+        records = self._decoded.get(base)
+        if records is None:
+            records = self._decoded[base] = decode_batch(batch)
+            if len(self._decoded) > DECODED_MAX:
+                self._decoded.popitem(last=False)
+        return records
+
+    # What became of them
+
+    async def acknowledge(
+        self,
+        verdicts: Collection[Verdict],
+        *,
+        holder: str,
+        delay_ms: int | None = None,
+        lock_ms: int | None = None,
+        reason: str = "",
+    ) -> None:
+        """All, or none: LeaseLost."""
+        self._require_open()
+        self._ledger.acknowledge(
+            verdicts, holder=holder, now=self._now(), delay_ms=delay_ms, lock_ms=lock_ms, reason=reason
+        )
+        self._go_on()
+        await self.keep()
+
+    def release_all(self, holder: str) -> None:
+        """Its consumer is gone; who waits may have what it held."""
+        if self.failure is None:
+            self._ledger.release_all(holder, self._now())
+            self._go_on()
+
+    # Keeping
+
+    async def keep(self, *, is_new: bool = False) -> None:
+        """Returns when all that happened so far is kept, and was this broker's to decide."""
+        ledger = self._ledger
+        changes = ledger.take_changes()
+        if not changes and not is_new:
+            return
+        is_whole = self._since_whole >= WHOLE_EVERY or self._bytes_since_whole >= WHOLE_BYTES
+        document = encode_whole(ledger) if is_whole else encode(ledger, changes)
+        self._since_whole = 0 if is_whole else self._since_whole + 1
+        self._bytes_since_whole = 0 if is_whole else self._bytes_since_whole + len(document)
+        try:
+            await self._shared.states.keep(self._key, self.epoch, document, whole=is_whole)
+        except FencedState as error:
+            gone = NotLeader(f"{self.partition.at} has another leader, who has the queue by now; ask for metadata")
+            self.end(gone)
+            raise gone from error
+        except MillpondError as error:
+            self.end(error)
+            raise
+        self.partition.require_leader()
+
+    def _require_open(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+        self.partition.require_leader()
+
+    # Going on by itself
+
+    def _go_on(self) -> None:
+        """After anything that may have changed what comes next."""
+        if self.failure is not None:
+            return
+        if self._ledger.ready:
+            self._wake()
+        if self._ledger.doomed_count and self._burying is None:
+            self._burying = asyncio.get_running_loop().create_task(self._bury())
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        due = self._ledger.next_deadline
+        if due is not None:
+            wait_seconds = max(0, due - self._shared.clock.monotonic_ms()) / 1000
+            self._timer = asyncio.get_running_loop().call_later(wait_seconds, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self._ledger.tick(self._now())
+        self._go_on()
+
+    async def _bury(self) -> None:
+        """Until none is left; each is kept as doomed, with its number, before it is sent."""
+        ledger, letters = self._ledger, self._shared.dead_letters
+        try:
+            while ledger.doomed_count and self.failure is None:
+                if ledger.producer_id < 0:
+                    ledger.producer_id = await letters.producer_id()
+                await self.keep()
+                run = next(iter(ledger.doomed))
+                last = await letters.send(self.group, self.partition, run, producer_id=ledger.producer_id)
+                if last is None:
+                    await asyncio.sleep(PAUSE_SECONDS)
+                    continue
+                ledger.buried(run.first, last)
+                await self.keep()
+        except MillpondError:
+            pass  # it is over, or will be tried by whoever leads next
+        except Exception as error:
+            self._shared.on_error(error)
+        finally:
+            self._burying = None
+
+    # Waiting
+
+    def add_waiter(self, waiter: "asyncio.Future[None]") -> None:
+        """Its result is set when there may be messages, or this is over."""
+        self._waiting[waiter] = None
+        self.partition.add_waiter(waiter)
+
+    def remove_waiter(self, waiter: "asyncio.Future[None]") -> None:
+        self._waiting.pop(waiter, None)
+        self.partition.remove_waiter(waiter)
+
+    def _wake(self) -> None:
+        waiting, self._waiting = self._waiting, {}
+        for waiter in waiting:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def _now(self) -> Instant:
+        return Instant(self._shared.clock.monotonic_ms(), self._shared.clock.wall_ms())
+
+
+def _batches(data: memoryview) -> Iterator[tuple[int, BatchHeader]]:
+    """Position and header of each; the log has checked them."""
+    position = 0
+    while position < len(data):
+        header = parse_header(data, position)
+        yield position, header
+        position += header.size
+
+
+def _between(first: int, last: int, gone: Collection[int]) -> list[tuple[int, int]]:
+    """The runs that are left."""
+    runs, at = [], first
+    for offset in sorted(gone):
+        if offset > at:
+            runs.append((at, offset - 1))
+        at = offset + 1
+    if at <= last:
+        runs.append((at, last))
+    return runs

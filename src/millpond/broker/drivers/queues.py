@@ -1,0 +1,132 @@
+"""All queue groups on all partitions that this broker leads: each is opened when it is first asked for.
+
+Invariant: one `QueuePartition` for each group and partition, and only in the epoch in which the broker leads it.
+Driven by broker/operations, and by the metadata log through `follow`.
+"""
+
+import asyncio
+from collections.abc import Iterator, Mapping
+
+from millpond.broker.drivers.metadata import MetadataLog
+from millpond.broker.drivers.partition import Partition
+from millpond.broker.drivers.queue_partition import QueuePartition, Surroundings
+from millpond.core.delivery.settings import DeliverySettings
+from millpond.core.metadata.broker_configs import layers
+from millpond.core.metadata.group_configs import Expired, GroupConfig, Order, StartAt, group_config
+from millpond.core.metadata.image import Image
+from millpond.model.errors import CoordinatorUnavailable, NotLeader
+from millpond.model.ids import Offset, TimestampMs
+
+GRAVEYARD = ".dlq"
+"""A topic of dead letters has none of its own, unless it is named: what nobody can use there stays where it is."""
+
+
+class Queues:
+    def __init__(self, metadata: MetadataLog, *, static: Mapping[str, str], shared: Surroundings) -> None:
+        self._metadata = metadata
+        self._static = static
+        self._shared = shared
+        self._open: dict[tuple[str, Partition], asyncio.Task[QueuePartition]] = {}
+
+    def config(self, group: str) -> GroupConfig:
+        image = self._metadata.image
+        return group_config(image, layers(image, self._static).merged(), group)
+
+    def open_at(self, group: str, partition: Partition) -> QueuePartition | None:
+        """If it is open already."""
+        known = self._open.get((group, partition))
+        return None if known is None or not known.done() or self._is_over(known, partition) else known.result()
+
+    async def at(self, group: str, partition: Partition) -> QueuePartition:
+        """Opened, and this broker's."""
+        partition.require_leader()
+        known = self._open.get((group, partition))
+        if known is None or self._is_over(known, partition):
+            known = asyncio.get_running_loop().create_task(self._begin(group, partition))
+            self._open[group, partition] = known
+        return await asyncio.shield(known)
+
+    def _is_over(self, opening: "asyncio.Task[QueuePartition]", partition: Partition) -> bool:
+        if not opening.done():
+            return False
+        if opening.cancelled() or opening.exception() is not None:
+            return True
+        queue = opening.result()
+        return queue.failure is not None or queue.epoch != partition.leader_epoch
+
+    async def _begin(self, group: str, partition: Partition) -> QueuePartition:
+        config = self.config(group)
+        settings = delivery_settings(config, partition.at.topic)
+        start = _first_offset(config, partition, self._shared.clock.wall_ms())
+        queue = QueuePartition(group, partition, settings, self._shared, start=start)
+        await queue.open()
+        return queue
+
+    def __iter__(self) -> Iterator[QueuePartition]:
+        """Those that are open."""
+        for (_, partition), opening in list(self._open.items()):
+            if opening.done() and not self._is_over(opening, partition):
+                yield opening.result()
+
+    def release_all(self, group: str, holder: str) -> None:
+        """The consumer is gone: others may have what it held."""
+        for queue in self:
+            if queue.group == group:
+                queue.release_all(holder)
+
+    def follow(self, before: Image, after: Image) -> None:
+        """What this broker leads no more, or in another epoch, is over; so is what is to work otherwise from now on."""
+        for (group, partition), opening in list(self._open.items()):
+            if not opening.done():
+                continue
+            if self._is_over(opening, partition):
+                del self._open[group, partition]
+                if not opening.cancelled() and opening.exception() is None:
+                    opening.result().end(NotLeader(f"{partition.at} has another leader; ask for metadata"))
+            elif partition.leading is None or partition.log.is_closed:
+                del self._open[group, partition]
+                opening.result().end(NotLeader(f"{partition.at} has another leader; ask for metadata"))
+            elif delivery_settings(self.config(group), partition.at.topic) != opening.result().settings:
+                del self._open[group, partition]
+                opening.result().end(CoordinatorUnavailable(f"the settings of {group} have changed; ask again"))
+
+    async def close(self) -> None:
+        openings, self._open = list(self._open.values()), {}
+        for opening in openings:
+            if not opening.done():
+                opening.cancel()
+        if openings:
+            await asyncio.wait(openings)
+        for opening in openings:
+            if not opening.cancelled() and opening.exception() is None:
+                opening.result().end(NotLeader("the broker stops; ask for metadata"))
+
+
+def delivery_settings(config: GroupConfig, topic: str) -> DeliverySettings:
+    return DeliverySettings(
+        attempts_max=config.deliveries_max,
+        lock_ms=config.lock_ms,
+        leased_max=config.locks_per_partition_max,
+        held_max=config.unacked_per_consumer_max,
+        backoff_ms=config.retry_backoff_ms,
+        backoff_ms_max=config.retry_backoff_ms_max,
+        jitter=config.retry_jitter,
+        has_dead_letters=config.dead_letter
+        and (config.dead_letter_topic is not None or not topic.endswith(GRAVEYARD))
+        and config.dead_letter_topic != topic,
+        buries_expired=config.expired is Expired.DEAD_LETTER,
+        is_ordered_by_key=config.order is Order.KEY,
+        priority=config.priority,
+        priority_age_ms_max=config.priority_age_ms_max,
+    )
+
+
+def _first_offset(config: GroupConfig, partition: Partition, wall_ms: int) -> Offset:
+    match config.start:
+        case StartAt.EARLIEST:
+            return partition.log.start_offset
+        case StartAt.LATEST:
+            return partition.high_watermark
+        case StartAt.BY_DURATION:
+            found = partition.log.first_since(TimestampMs(wall_ms - config.start_age_ms))
+            return partition.high_watermark if found is None else found[0]
