@@ -27,6 +27,7 @@ from millpond.core.groups.records import Record
 from millpond.core.groups.registry import ForGroup, GroupRegistry, RegistryEvent
 from millpond.core.groups.requests import DeleteGroup, DeleteGroupResult, Request
 from millpond.core.groups.settings import GroupSettings
+from millpond.core.groups.share_events import ShareHeartbeat, ShareHeartbeatResult
 from millpond.core.groups.subscriptions import subscription
 from millpond.model.ids import LeaderEpoch, Offset, TopicPartition
 from millpond.model.instant import Instant
@@ -131,6 +132,15 @@ class Coordinator:
 
     def leave_consumer(self, group: str = "g", member_id: str = "ana") -> None:
         self.ask(group, ConsumerHeartbeat(token=Token(0), member_id=member_id, member_epoch=-1))
+
+    def join_share(self, group: str = "g", member_id: str = "ana", *, epoch: int = 0) -> ShareHeartbeatResult:
+        event = ShareHeartbeat(token=Token(0), member_id=member_id, member_epoch=epoch, topics=frozenset("a"))
+        result = self.ask(group, event)
+        assert isinstance(result, ShareHeartbeatResult)
+        return result
+
+    def leave_share(self, group: str = "g", member_id: str = "ana") -> None:
+        self.ask(group, ShareHeartbeat(token=Token(0), member_id=member_id, member_epoch=-1))
 
     def commit(
         self,

@@ -19,6 +19,10 @@ from millpond.core.groups.records import (
     OffsetCommitted,
     OffsetForgotten,
     Record,
+    ShareGroupForgotten,
+    ShareGroupRecord,
+    ShareMemberForgotten,
+    ShareMemberRecord,
     TopicIdPartition,
 )
 from millpond.model.errors import InvalidRecord
@@ -69,6 +73,15 @@ RECORDS: st.SearchStrategy[Record] = st.one_of(
         *(st.none() | NAMES, st.none() | NAMES, INT32, INT32, PARTITIONS, PARTITIONS, PARTITIONS),
     ),
     st.builds(ConsumerMemberForgotten, NAMES, NAMES),
+    st.builds(ShareGroupRecord, NAMES, INT32, STAMPS),
+    st.builds(ShareGroupForgotten, NAMES),
+    st.builds(
+        ShareMemberRecord,
+        *(NAMES, NAMES, st.none() | NAMES, NAMES, NAMES),
+        st.frozensets(NAMES, max_size=3),
+        *(INT32, INT32, PARTITIONS, PARTITIONS),
+    ),
+    st.builds(ShareMemberForgotten, NAMES, NAMES),
 )
 
 
@@ -92,6 +105,18 @@ def test_a_classic_group_is_written_as_kafka_writes_it() -> None:
     member += b"\0\0\0\x03sub" + b"\0\0\0\x03ass"
     head = b"\0\x03" + b"\0\x08consumer" + pack(">i", 3) + b"\0\x05range" + b"\0\x03m-1" + pack(">qi", 2_000, 1)
     assert value == head + member
+
+
+def test_a_share_group_and_its_members_are_written_as_the_format_says() -> None:
+    key, value = encode(ShareGroupRecord("g", 3, TimestampMs(2_000)))
+    assert (key, value) == (pack(">h", 19794) + b"\0\x01g", b'\0\0{"epoch":3,"changed_at":2000}')
+    read = frozenset({TopicIdPartition(bytes(range(16)), 7)})
+    key, value = encode(ShareMemberRecord("g", "m", None, "cl", "h", frozenset({"orders"}), 3, 2, read, frozenset()))
+    assert key == pack(">h", 19795) + b"\0\x01g\0\x01m"
+    assert value == (
+        b'\0\0{"rack_id":null,"client_id":"cl","client_host":"h","topics":["orders"],"epoch":3,"previous_epoch":2,'
+        b'"assigned":{"000102030405060708090a0b0c0d0e0f":[7]},"target":{}}'
+    )
 
 
 @given(record=RECORDS)

@@ -23,6 +23,7 @@ from millpond.core.groups.records import OffsetCommitted, OffsetForgotten, Recor
 from millpond.core.groups.registry import ForGroup, GroupRegistry
 from millpond.core.groups.requests import Request, refusal_for_now
 from millpond.core.groups.settings import GroupSettings
+from millpond.core.groups.share_events import Pace
 from millpond.core.groups.stores import OffsetChange, OffsetStore
 from millpond.model.errors import DiskFailed, InvalidRecord, NotEnoughReplicasAfterAppend, NotLeader, StorageError
 from millpond.model.ids import Offset, TimestampMs
@@ -54,10 +55,13 @@ class _Waiting(NamedTuple):
 
 
 class GroupShard:
-    def __init__(self, partition: Partition, is_ours: IsOurs, shared: Surroundings) -> None:
+    def __init__(
+        self, partition: Partition, is_ours: IsOurs, pace_of: Callable[[str], Pace], shared: Surroundings
+    ) -> None:
         self._partition = partition
         self.leader_epoch = partition.leader_epoch
         self._is_ours = is_ours
+        self._pace_of = pace_of
         self._shared = shared
         self._topics: Mapping[str, Topic] = {}
         self._waiting: dict[Token, _Waiting] = {}
@@ -68,7 +72,7 @@ class GroupShard:
         self._loading: asyncio.Task[None] | None = None
         self.is_ahead = False
         """The machines have gone on from something that was not kept."""
-        self.registry = GroupRegistry(shared.settings, shared.rng, now=self._now())
+        self.registry = self._new_registry()
 
     # Coming and going
 
@@ -99,8 +103,11 @@ class GroupShard:
             # What an earlier leader wrote and nobody else may have: it is told once it cannot be lost any more.
             last = Offset(log.next_offset - 1)
             self._outbox.append(Appended(last, last, log.truncations))
-        self.registry = GroupRegistry(self._shared.settings, self._shared.rng, now=self._now())
+        self.registry = self._new_registry()
         self._perform(self.registry.restore(records, self._topics, now=self._now()))
+
+    def _new_registry(self) -> GroupRegistry:
+        return GroupRegistry(self._shared.settings, self._shared.rng, now=self._now(), pace=self._pace_of)
 
     def _is_elsewhere(self, record: Record) -> bool:
         return self._shared.store is not None and isinstance(record, OffsetCommitted | OffsetForgotten)

@@ -9,6 +9,7 @@ import struct
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any
 
+from millpond.broker.drivers.group_configs import GroupConfigs
 from millpond.broker.drivers.group_shard import GroupShard, Surroundings
 from millpond.broker.drivers.metadata import MetadataLog
 from millpond.broker.drivers.partitions import PartitionTable
@@ -19,6 +20,7 @@ from millpond.core.groups.errors import GroupError
 from millpond.core.groups.lag import Lag, LogFacts
 from millpond.core.groups.records import OffsetCommitted
 from millpond.core.groups.requests import Request, refusal, refusal_for_now
+from millpond.core.groups.share_events import Pace
 from millpond.core.metadata.controller import auto_create
 from millpond.core.metadata.image import EMPTY, Image
 from millpond.core.metadata.internal_topics import CONSUMER_OFFSETS
@@ -40,6 +42,7 @@ class GroupCoordinator:
         self._shards: dict[int, GroupShard] = {}
         self._gone_at_ms: dict[int, int] = {}
         """When partitions went that were led here."""
+        self.configs = GroupConfigs(metadata, static=static)
         self.facts = shared.facts
         self.follow(EMPTY, metadata.image)
 
@@ -148,10 +151,14 @@ class GroupCoordinator:
         shard = self._shards.get(number)
         partition = self._partitions.named(CONSUMER_OFFSETS, number)
         if shard is None and partition is not None and partition.leading is not None:
-            shard = GroupShard(partition, lambda group: self.partition_of(group) == number, self._shared)
+            shard = GroupShard(partition, lambda group: self.partition_of(group) == number, self._pace_of, self._shared)
             self._shards[number] = shard
             shard.load(_topics(image))
         return shard
+
+    def _pace_of(self, group: str) -> Pace:
+        config = self.configs.of(group)
+        return Pace(config.heartbeat_ms, config.session_timeout_ms)
 
 
 def _hash(text: str) -> int:

@@ -1,7 +1,7 @@
 """Messages that a queue group could not use, on their way to its dead-letter topic, exactly once.
 
-Each goes as a batch of its own, in the name of an idempotent producer that the group's ledger keeps, under a number that
-was kept before: so whoever leads next sends the same again, and what is there already is only answered once more.
+Each goes as a batch of its own, in the name of an idempotent producer that the group's ledger keeps, under a number
+that was kept before: so whoever leads next sends the same again, and what is there already is only answered once more.
 A message that is gone from its log leaves a letter without a value, so that no number is missing.
 Driven by broker/drivers/queue_partition.py.
 """

@@ -1,7 +1,7 @@
 """Messages of queue groups to consumers, and back: what share fetches and acknowledgements on any wire come to.
 
-A take goes through the partitions in turns, waits where there is nothing, and is answered when every lease in it is kept.
-Driven by the front doors.
+A take goes through the partitions in turns, waits where there is nothing, and is answered when every lease in it is
+kept. Driven by the front doors.
 """
 
 import asyncio

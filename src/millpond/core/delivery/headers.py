@@ -1,7 +1,7 @@
 """What a message's headers ask of queues: its priority, and how long it is worth delivering.
 
-Pure. A header that makes no sense counts as if it were not there: the message is in the log already, and worth more than
-its headers.
+Pure. A header that makes no sense counts as if it were not there: the message is in the log already, and worth more
+than its headers.
 """
 
 import re

@@ -6,13 +6,16 @@ from enum import Enum
 from millpond.core.groups.classic import ClassicGroup
 from millpond.core.groups.classic import State as ClassicState
 from millpond.core.groups.consumer import ConsumerGroup
-from millpond.core.groups.records import ConsumerMemberRecord
+from millpond.core.groups.records import ConsumerMemberRecord, ShareMemberRecord
+from millpond.core.groups.share import ShareGroup
+from millpond.core.groups.share_assignor import NAME as SHARE_ASSIGNOR
 from millpond.core.groups.subscriptions import CONSUMER
 
 
 class GroupType(Enum):
     CLASSIC = "classic"
     CONSUMER = "consumer"
+    SHARE = "share"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +57,32 @@ class ConsumerDescription:
     members: tuple[ConsumerMemberRecord, ...]
 
 
-Description = ClassicDescription | ConsumerDescription
+@dataclass(frozen=True, slots=True)
+class ShareDescription:
+    group: str
+    state: str
+    epoch: int
+    """Of the group and of its target: they change together."""
+    assignor: str
+    members: tuple[ShareMemberRecord, ...]
 
 
-def listing_of(group: ClassicGroup | ConsumerGroup) -> GroupListing:
+Machine = ClassicGroup | ConsumerGroup | ShareGroup
+Description = ClassicDescription | ConsumerDescription | ShareDescription
+
+
+def listing_of(group: Machine) -> GroupListing:
+    if isinstance(group, ShareGroup):
+        return GroupListing(group.group_id, GroupType.SHARE, GroupType.SHARE.value, group.state.value)
     if isinstance(group, ConsumerGroup):
         return GroupListing(group.group_id, GroupType.CONSUMER, CONSUMER, group.state.value)
     return GroupListing(group.group_id, GroupType.CLASSIC, group.protocol_type or "", group.state.value)
 
 
-def description_of(group: ClassicGroup | ConsumerGroup) -> Description:
+def description_of(group: Machine) -> Description:
+    if isinstance(group, ShareGroup):
+        sharing = tuple(member.record(group.group_id) for member in group.members.values())
+        return ShareDescription(group.group_id, group.state.value, group.epoch, SHARE_ASSIGNOR, sharing)
     if isinstance(group, ConsumerGroup):
         members = tuple(member.record(group.group_id) for member in group.members.values())
         return ConsumerDescription(group.group_id, group.state.value, group.epoch, group.assignor, members)

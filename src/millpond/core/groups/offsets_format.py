@@ -11,11 +11,13 @@
                                      bytes subscription, bytes assignment
     key 19792   a consumer group               Millpond's: int16 19792, text group
     key 19793   one of its members             Millpond's: int16 19793, text group, text member id
+    key 19794   a share group                  Millpond's: int16 19794, text group
+    key 19795   one of its members             Millpond's: int16 19795, text group, text member id
       value 0                                  int16 0, then a JSON object; topic ids in hexadecimal
 
 A text has an int16 length in front, bytes an int32; `text?` has -1 for none. No value at all (a tombstone) removes
 what the key kept. Values 0 to 2 of the Kafka kinds are read too. Keys of any other version belong to somebody else:
-`decode` answers None. Kafka has keys of its own for consumer groups (3 to 8 and 16), spread over seven kinds; tools
+`decode` answers None. Kafka has keys of its own for consumer and share groups, spread over many kinds (3 to 16); tools
 pass over ours.
 Pure; written and read by broker/drivers/groups.py.
 """
@@ -36,13 +38,28 @@ from millpond.core.groups.records import (
     OffsetCommitted,
     OffsetForgotten,
     Record,
+    ShareGroupForgotten,
+    ShareGroupRecord,
+    ShareMemberForgotten,
+    ShareMemberRecord,
     TopicIdPartition,
 )
 from millpond.model.errors import InvalidRecord
 from millpond.model.ids import NO_EPOCH, NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs, TopicPartition
 
 OFFSET_KEY, GROUP_KEY, CONSUMER_GROUP_KEY, CONSUMER_MEMBER_KEY = 1, 2, 19792, 19793
+SHARE_GROUP_KEY, SHARE_MEMBER_KEY = 19794, 19795
 NEWEST_VALUE = 3
+_JSON_KEYS: dict[type[Record], int] = {
+    ConsumerGroupRecord: CONSUMER_GROUP_KEY,
+    ConsumerGroupForgotten: CONSUMER_GROUP_KEY,
+    ConsumerMemberRecord: CONSUMER_MEMBER_KEY,
+    ConsumerMemberForgotten: CONSUMER_MEMBER_KEY,
+    ShareGroupRecord: SHARE_GROUP_KEY,
+    ShareGroupForgotten: SHARE_GROUP_KEY,
+    ShareMemberRecord: SHARE_MEMBER_KEY,
+    ShareMemberForgotten: SHARE_MEMBER_KEY,
+}
 
 
 class KeyValue(NamedTuple):
@@ -60,16 +77,16 @@ def encode(record: Record) -> KeyValue:
             return KeyValue(_key(GROUP_KEY, record.group), _classic_value(record))
         case GroupForgotten():
             return KeyValue(_key(GROUP_KEY, record.group), None)
-        case ConsumerGroupRecord():
+        case ConsumerGroupRecord() | ShareGroupRecord():
             value = _json_value({"epoch": record.epoch, "changed_at": record.changed_at})
-            return KeyValue(_key(CONSUMER_GROUP_KEY, record.group), value)
-        case ConsumerGroupForgotten():
-            return KeyValue(_key(CONSUMER_GROUP_KEY, record.group), None)
-        case ConsumerMemberRecord():
-            key = _key(CONSUMER_MEMBER_KEY, record.group, record.member_id)
-            return KeyValue(key, _json_value(_member_document(record)))
-        case ConsumerMemberForgotten():
-            return KeyValue(_key(CONSUMER_MEMBER_KEY, record.group, record.member_id), None)
+            return KeyValue(_key(_JSON_KEYS[type(record)], record.group), value)
+        case ConsumerGroupForgotten() | ShareGroupForgotten():
+            return KeyValue(_key(_JSON_KEYS[type(record)], record.group), None)
+        case ConsumerMemberRecord() | ShareMemberRecord():
+            document = _member_document(record)
+            return KeyValue(_key(_JSON_KEYS[type(record)], record.group, record.member_id), _json_value(document))
+        case ConsumerMemberForgotten() | ShareMemberForgotten():
+            return KeyValue(_key(_JSON_KEYS[type(record)], record.group, record.member_id), None)
         case _:
             assert_never(record)
 
@@ -87,6 +104,10 @@ def decode(key: bytes, value: bytes | None) -> Record | None:
             return _read_consumer_group(reader.text(), value)
         case 19793:
             return _read_consumer_member(reader.text(), reader.text(), value)
+        case 19794:
+            return _read_share_group(reader.text(), value)
+        case 19795:
+            return _read_share_member(reader.text(), reader.text(), value)
         case _:
             return None
 
@@ -182,7 +203,7 @@ def _read_classic_member(reader: FieldReader, version: int) -> ClassicMemberReco
     )
 
 
-# Consumer groups
+# Consumer and share groups
 
 
 def _json_value(document: dict[str, Any]) -> bytes:
@@ -201,21 +222,26 @@ def _read_json(value: bytes) -> dict[str, Any]:
     return document
 
 
-def _member_document(record: ConsumerMemberRecord) -> dict[str, Any]:
-    return {
-        "instance_id": record.instance_id,
+def _member_document(record: ConsumerMemberRecord | ShareMemberRecord) -> dict[str, Any]:
+    document = {
         "rack_id": record.rack_id,
         "client_id": record.client_id,
         "client_host": record.client_host,
-        "rebalance_timeout_ms": record.rebalance_timeout_ms,
         "topics": sorted(record.topics),
-        "regex": record.regex,
-        "assignor": record.assignor,
         "epoch": record.epoch,
         "previous_epoch": record.previous_epoch,
         "assigned": _partitions_document(record.assigned),
-        "revoking": _partitions_document(record.revoking),
         "target": _partitions_document(record.target),
+    }
+    if isinstance(record, ShareMemberRecord):
+        return document
+    return {
+        **document,
+        "instance_id": record.instance_id,
+        "rebalance_timeout_ms": record.rebalance_timeout_ms,
+        "regex": record.regex,
+        "assignor": record.assignor,
+        "revoking": _partitions_document(record.revoking),
     }
 
 
@@ -233,23 +259,51 @@ def _read_partitions(document: dict[str, list[int]]) -> frozenset[TopicIdPartiti
 
 
 def _read_consumer_group(group: str, value: bytes | None) -> Record:
-    if value is None:
-        return ConsumerGroupForgotten(group)
+    return ConsumerGroupForgotten(group) if value is None else ConsumerGroupRecord(group, *_read_epoch(group, value))
+
+
+def _read_share_group(group: str, value: bytes | None) -> Record:
+    return ShareGroupForgotten(group) if value is None else ShareGroupRecord(group, *_read_epoch(group, value))
+
+
+def _read_epoch(group: str, value: bytes) -> tuple[int, TimestampMs]:
     document = _read_json(value)
     try:
-        return ConsumerGroupRecord(group, int(document["epoch"]), TimestampMs(int(document["changed_at"])))
+        return int(document["epoch"]), TimestampMs(int(document["changed_at"]))
     except (KeyError, TypeError, ValueError) as wrong:
-        raise InvalidRecord(f"the consumer group {group} cannot be read: {wrong!r}") from None
+        raise InvalidRecord(f"the group {group} cannot be read: {wrong!r}") from None
 
 
 def _read_consumer_member(group: str, member_id: str, value: bytes | None) -> Record:
     if value is None:
         return ConsumerMemberForgotten(group, member_id)
+    document = _read_member(group, member_id, value, ("assigned", "revoking", "target"))
+    try:
+        return ConsumerMemberRecord(group=group, member_id=member_id, **document)
+    except TypeError as wrong:
+        raise _unreadable(group, member_id, wrong) from None
+
+
+def _read_share_member(group: str, member_id: str, value: bytes | None) -> Record:
+    if value is None:
+        return ShareMemberForgotten(group, member_id)
+    document = _read_member(group, member_id, value, ("assigned", "target"))
+    try:
+        return ShareMemberRecord(group=group, member_id=member_id, **document)
+    except TypeError as wrong:
+        raise _unreadable(group, member_id, wrong) from None
+
+
+def _read_member(group: str, member_id: str, value: bytes, partitions: tuple[str, ...]) -> dict[str, Any]:
     document = _read_json(value)
     try:
-        for name in ("assigned", "revoking", "target"):
+        for name in partitions:
             document[name] = _read_partitions(document[name])
         document["topics"] = frozenset(document["topics"])
-        return ConsumerMemberRecord(group=group, member_id=member_id, **document)
     except (KeyError, TypeError, ValueError, AttributeError) as wrong:
-        raise InvalidRecord(f"member {member_id} of {group} cannot be read: {wrong!r}") from None
+        raise _unreadable(group, member_id, wrong) from None
+    return document
+
+
+def _unreadable(group: str, member_id: str, wrong: Exception) -> InvalidRecord:
+    return InvalidRecord(f"member {member_id} of {group} cannot be read: {wrong!r}")

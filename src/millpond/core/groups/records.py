@@ -101,6 +101,38 @@ class ConsumerMemberForgotten:
     member_id: str
 
 
+@dataclass(frozen=True, slots=True)
+class ShareGroupRecord:
+    group: str
+    epoch: int
+    changed_at: TimestampMs
+
+
+@dataclass(frozen=True, slots=True)
+class ShareGroupForgotten:
+    group: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShareMemberRecord:
+    group: str
+    member_id: str
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    topics: frozenset[str]
+    epoch: int
+    previous_epoch: int
+    assigned: frozenset[TopicIdPartition]
+    target: frozenset[TopicIdPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class ShareMemberForgotten:
+    group: str
+    member_id: str
+
+
 Record = (
     OffsetCommitted
     | OffsetForgotten
@@ -110,4 +142,8 @@ Record = (
     | ConsumerGroupForgotten
     | ConsumerMemberRecord
     | ConsumerMemberForgotten
+    | ShareGroupRecord
+    | ShareGroupForgotten
+    | ShareMemberRecord
+    | ShareMemberForgotten
 )

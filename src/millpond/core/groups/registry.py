@@ -1,13 +1,14 @@
 """All groups of one coordinator: the door through which its driver speaks to them.
 
-A group is what its first member makes it, classic or consumer; once empty, it may become the other, and keeps its
-offsets and its count of generations. Groups that nobody has used and nothing is kept of are not remembered.
+A group is what its first member makes it: classic, consumer or share. Once empty, a classic or consumer group may
+become the other, and keeps its offsets and its count of generations. A share group stays one until it is deleted: what
+it has read is kept elsewhere, message by message. Groups that nobody used and nothing is kept of are not remembered.
 
 Invariant: every request is answered once, in this step or a later one; what is pending has a deadline.
 Pure: `step` takes `now` and returns effects, to be performed in order. Driven by broker/drivers/groups.py.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import assert_never
@@ -32,7 +33,7 @@ from millpond.core.groups.consumer_events import (
     TopicsChanged,
 )
 from millpond.core.groups.deadlines import Deadlines
-from millpond.core.groups.descriptions import Description, GroupListing, GroupType, description_of, listing_of
+from millpond.core.groups.descriptions import Description, GroupListing, GroupType, Machine, description_of, listing_of
 from millpond.core.groups.effects import Effect, Persist, Reply
 from millpond.core.groups.errors import GroupError
 from millpond.core.groups.lag import Lag, LogFacts, lag_of
@@ -54,9 +55,16 @@ from millpond.core.groups.records import (
     OffsetCommitted,
     OffsetForgotten,
     Record,
+    ShareGroupForgotten,
+    ShareGroupRecord,
+    ShareMemberForgotten,
+    ShareMemberRecord,
 )
 from millpond.core.groups.requests import ClassicRequest, DeleteGroup, DeleteGroupResult, Request, refusal
 from millpond.core.groups.settings import GroupSettings
+from millpond.core.groups.share import ShareGroup
+from millpond.core.groups.share import State as ShareState
+from millpond.core.groups.share_events import Pace, ShareHeartbeat, ShareHeartbeatResult
 from millpond.core.groups.subscriptions import CONSUMER
 from millpond.model.ids import TopicPartition
 from millpond.model.instant import Instant
@@ -82,26 +90,39 @@ class Upkeep(Enum):
 
 @dataclass(slots=True)
 class Group:
-    machine: ClassicGroup | ConsumerGroup
+    machine: Machine
     offsets: GroupOffsets
+    """A share group has none."""
 
     @property
     def is_empty(self) -> bool:
-        return self.machine.state in {ClassicState.EMPTY, ConsumerState.EMPTY}
+        return self.machine.state in {ClassicState.EMPTY, ConsumerState.EMPTY, ShareState.EMPTY}
 
     @property
     def count(self) -> int:
         """Generations so far, or the epoch: 0 where the group never was one, and the log has nothing of it."""
-        return self.machine.epoch if isinstance(self.machine, ConsumerGroup) else self.machine.generation
+        return self.machine.generation if isinstance(self.machine, ClassicGroup) else self.machine.epoch
 
     @property
     def is_blank(self) -> bool:
-        return self.is_unused and not self.count
+        return not self.count and self.is_empty and not len(self.offsets) and not self._has_promised
 
     @property
     def is_unused(self) -> bool:
-        promised = isinstance(self.machine, ClassicGroup) and self.machine.promised
-        return self.is_empty and not len(self.offsets) and not promised
+        """Not so a share group: an empty queue is still a queue."""
+        is_share = isinstance(self.machine, ShareGroup)
+        return not is_share and self.is_empty and not len(self.offsets) and not self._has_promised
+
+    @property
+    def _has_promised(self) -> bool:
+        return isinstance(self.machine, ClassicGroup) and bool(self.machine.promised)
+
+
+_ENDS: dict[type[Record], type[Record]] = {
+    GroupForgotten: ClassicGroupRecord,
+    ConsumerGroupForgotten: ConsumerGroupRecord,
+    ShareGroupForgotten: ShareGroupRecord,
+}
 
 
 @dataclass(slots=True)
@@ -109,31 +130,38 @@ class _Remembered:
     """What the log says of one group, while it is read."""
 
     offsets: GroupOffsets
-    machine: ClassicGroupRecord | ConsumerGroupRecord | None = None
+    machine: ClassicGroupRecord | ConsumerGroupRecord | ShareGroupRecord | None = None
     members: dict[str, ConsumerMemberRecord] = field(default_factory=dict)
+    sharers: dict[str, ShareMemberRecord] = field(default_factory=dict)
 
     def take(self, record: Record) -> None:
         match record:
             case OffsetCommitted() | OffsetForgotten():
                 self.offsets.restore(record)
-            case ClassicGroupRecord() | ConsumerGroupRecord():
+            case ClassicGroupRecord() | ConsumerGroupRecord() | ShareGroupRecord():
                 self.machine = record
-            case GroupForgotten():
-                self.machine = None if isinstance(self.machine, ClassicGroupRecord) else self.machine
-            case ConsumerGroupForgotten():
-                self.machine = None if isinstance(self.machine, ConsumerGroupRecord) else self.machine
+            case GroupForgotten() | ConsumerGroupForgotten() | ShareGroupForgotten():
+                self.machine = None if isinstance(self.machine, _ENDS[type(record)]) else self.machine
             case ConsumerMemberRecord():
                 self.members[record.member_id] = record
             case ConsumerMemberForgotten():
                 self.members.pop(record.member_id, None)
+            case ShareMemberRecord():
+                self.sharers[record.member_id] = record
+            case ShareMemberForgotten():
+                self.sharers.pop(record.member_id, None)
             case _:
                 assert_never(record)
 
 
 class GroupRegistry:
-    def __init__(self, settings: GroupSettings, rng: Rng, *, now: Instant) -> None:
+    def __init__(
+        self, settings: GroupSettings, rng: Rng, *, now: Instant, pace: Callable[[str], Pace] = lambda _: Pace()
+    ) -> None:
+        """`pace` is asked for a share group's, by name, whenever that matters: settings may change."""
         self._settings = settings
         self._rng = rng
+        self._pace = pace
         self._groups: dict[str, Group] = {}
         self._topics: Mapping[str, Topic] = {}
         self._deadlines: Deadlines[str | Upkeep] = Deadlines()
@@ -202,6 +230,8 @@ class GroupRegistry:
                 effects = self._ask_classic(name, request, now)
             case ConsumerHeartbeat():
                 effects = self._ask_consumer(name, request, now)
+            case ShareHeartbeat():
+                effects = self._ask_share(name, request, now)
             case CommitOffsets():
                 effects = self._commit(name, request, now)
             case FetchOffsets():
@@ -222,6 +252,8 @@ class GroupRegistry:
         if group is None:
             group = self._groups[name] = Group(self._new_classic(name, now), GroupOffsets(name, self._settings))
         effects: list[Effect] = []
+        if isinstance(group.machine, ShareGroup):
+            return [_misfit(request, GroupError.UNKNOWN_MEMBER_ID)]
         if isinstance(group.machine, ConsumerGroup):
             if not (group.is_empty and isinstance(request, JoinGroup)):
                 return [_misfit(request, GroupError.UNKNOWN_MEMBER_ID)]
@@ -238,6 +270,8 @@ class GroupRegistry:
             error, message = GroupError.INVALID_GROUP_ID, "the group id is missing"
         elif group is not None and isinstance(group.machine, ClassicGroup) and not group.is_empty:
             error, message = GroupError.GROUP_ID_NOT_FOUND, f"{name} is a classic group, and in use"
+        elif group is not None and isinstance(group.machine, ShareGroup):
+            error, message = GroupError.GROUP_ID_NOT_FOUND, f"{name} is a share group"
         elif request.member_epoch != JOINING and (group is None or isinstance(group.machine, ClassicGroup)):
             error, message = GroupError.UNKNOWN_MEMBER_ID, f"{name} has no members"
         if error is not GroupError.NONE:
@@ -252,6 +286,27 @@ class GroupRegistry:
         assert isinstance(group.machine, ConsumerGroup)
         return effects + group.machine.step(request, now=now)
 
+    def _ask_share(self, name: str, request: ShareHeartbeat, now: Instant) -> list[Effect]:
+        group = self._groups.get(name)
+        error, message = GroupError.NONE, ""
+        if name == "":
+            error, message = GroupError.INVALID_GROUP_ID, "the group id is missing"
+        elif group is not None and not isinstance(group.machine, ShareGroup):
+            error, message = (
+                GroupError.GROUP_ID_NOT_FOUND,
+                f"{name} is no share group; delete it first, or take another",
+            )
+        elif group is None and request.member_epoch != JOINING:
+            # Kafka says that there is no such group, which Java's clients take for the end; so they join again.
+            error, message = GroupError.UNKNOWN_MEMBER_ID, f"{name} has no members"
+        if error is not GroupError.NONE:
+            return [Reply(request.token, ShareHeartbeatResult(error=error, message=message))]
+        if group is None:
+            machine = ShareGroup(name, self._settings, self._pace, self._topics, now=now)
+            group = self._groups[name] = Group(machine, GroupOffsets(name, self._settings))
+        assert isinstance(group.machine, ShareGroup)
+        return group.machine.step(request, now=now)
+
     def _commit(self, name: str, request: CommitOffsets, now: Instant) -> list[Effect]:
         group = self._groups.get(name) or Group(self._new_classic(name, now), GroupOffsets(name, self._settings))
         error = _admission(group, request, now)
@@ -265,6 +320,8 @@ class GroupRegistry:
         group = self._groups.get(name)
         if group is None:
             return FetchedOffsets(GroupError.NONE, tuple((at, None) for at in request.partitions or ()))
+        if isinstance(group.machine, ShareGroup):
+            return FetchedOffsets(GroupError.GROUP_ID_NOT_FOUND)
         speaks_as_member = request.member_id != "" or request.member_epoch >= 0
         if isinstance(group.machine, ConsumerGroup) and speaks_as_member:
             error = group.machine.admit_commit(member_id=request.member_id, member_epoch=request.member_epoch)
@@ -274,7 +331,7 @@ class GroupRegistry:
 
     def _delete_offsets(self, name: str, request: DeleteOffsets) -> list[Effect]:
         group = self._groups.get(name)
-        if group is None:
+        if group is None or isinstance(group.machine, ShareGroup):
             return [refusal(request, GroupError.GROUP_ID_NOT_FOUND)]
         topics = group.machine.subscribed_topics()
         if topics is None:
@@ -304,7 +361,7 @@ class GroupRegistry:
 
     def _tell_topics(self, name: str, now: Instant) -> list[Effect]:
         machine = self._groups[name].machine
-        return machine.step(TopicsChanged(self._topics), now=now) if isinstance(machine, ConsumerGroup) else []
+        return [] if isinstance(machine, ClassicGroup) else machine.step(TopicsChanged(self._topics), now=now)
 
     def _pass_time(self, now: Instant) -> list[Effect]:
         effects: list[Effect] = []
@@ -357,17 +414,25 @@ class GroupRegistry:
         machine.bury(now=now)
         if not group.count:
             return []
-        is_consumer = isinstance(machine, ConsumerGroup)
-        return [Persist((ConsumerGroupForgotten if is_consumer else GroupForgotten)(machine.group_id))]
+        match machine:
+            case ClassicGroup():
+                return [Persist(GroupForgotten(machine.group_id))]
+            case ConsumerGroup():
+                return [Persist(ConsumerGroupForgotten(machine.group_id))]
+            case ShareGroup():
+                return [Persist(ShareGroupForgotten(machine.group_id))]
 
     def _restored(self, name: str, remembered: _Remembered, now: Instant) -> Group:
-        machine: ClassicGroup | ConsumerGroup
+        machine: Machine
         match remembered.machine:
             case ClassicGroupRecord() as record:
                 machine = ClassicGroup.restore(record, self._settings, self._new_id, now=now)
             case ConsumerGroupRecord() as record:
                 members = remembered.members.values()
                 machine = ConsumerGroup.restore(record, members, self._settings, self._new_id, self._topics, now=now)
+            case ShareGroupRecord() as record:
+                sharers = remembered.sharers.values()
+                machine = ShareGroup.restore(record, sharers, self._settings, self._pace, self._topics, now=now)
             case None:
                 machine = self._new_classic(name, now)
         return Group(machine, remembered.offsets)
@@ -385,6 +450,8 @@ class GroupRegistry:
 
 
 def _admission(group: Group, request: CommitOffsets, now: Instant) -> GroupError:
+    if isinstance(group.machine, ShareGroup):
+        return GroupError.GROUP_ID_NOT_FOUND
     if isinstance(group.machine, ConsumerGroup):
         return group.machine.admit_commit(member_id=request.member_id, member_epoch=request.generation)
     return group.machine.admit_commit(

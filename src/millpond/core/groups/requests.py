@@ -20,6 +20,7 @@ from millpond.core.groups.consumer_events import ConsumerHeartbeat, ConsumerHear
 from millpond.core.groups.effects import Reply, Token
 from millpond.core.groups.errors import GroupError
 from millpond.core.groups.offsets import CommitOffsets, DeleteOffsets, FetchedOffsets, FetchOffsets, PartitionErrors
+from millpond.core.groups.share_events import ShareHeartbeat, ShareHeartbeatResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +34,9 @@ class DeleteGroupResult:
 
 
 ClassicRequest = JoinGroup | SyncGroup | Heartbeat | LeaveGroup
-Request = ClassicRequest | ConsumerHeartbeat | CommitOffsets | FetchOffsets | DeleteOffsets | DeleteGroup
+Request = (
+    ClassicRequest | ConsumerHeartbeat | ShareHeartbeat | CommitOffsets | FetchOffsets | DeleteOffsets | DeleteGroup
+)
 
 
 def refusal_for_now(request: Request, error: GroupError) -> Reply:
@@ -59,6 +62,8 @@ def refusal(request: Request, error: GroupError) -> Reply:
             result = LeaveResult(error, tuple((each, error) for each in request.members))
         case ConsumerHeartbeat():
             result = ConsumerHeartbeatResult(error=error)
+        case ShareHeartbeat():
+            result = ShareHeartbeatResult(error=error)
         case CommitOffsets():
             result = PartitionErrors(error, tuple((each.at, error) for each in request.offsets))
         case FetchOffsets():

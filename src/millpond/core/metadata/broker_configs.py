@@ -55,6 +55,9 @@ _OWN = (
     _count("num.partitions", 1, "The partitions of a topic that was created without saying how many."),
     _replicas("default.replication.factor", 1, "The replicas of a topic that was created without saying how many."),
     _count("offsets.topic.num.partitions", 50, "The partitions of __consumer_offsets, when it is first made."),
+    _count(
+        "group.share.max.share.sessions", 2000, "How many members of share groups may read from a broker at a time."
+    ),
     _replicas(
         "offsets.topic.replication.factor",
         3,
