@@ -1,7 +1,7 @@
 """Who looks after a group: all brokers name the same one, and a moment of doubt leaves nobody without offsets."""
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from itertools import count
 
 from millpond.api.kafka.context import Context
@@ -29,8 +29,12 @@ def _nothing() -> None:
     """No connection is behind these requests."""
 
 
+def _ignore(then: Callable[[], object]) -> None:
+    """Nor will one be lost."""
+
+
 async def find(machine: Machine, group: str) -> FindCoordinatorResponse:
-    context = Context(version=3, client_id="", host="", close=_nothing, answer_alone=_nothing)
+    context = Context(version=3, client_id="", host="", close=_nothing, answer_alone=_nothing, when_lost=_ignore)
     answer = find_coordinator.answer(
         broker_of(machine).node, FindCoordinatorRequest(key=group, key_type=GROUP_KEY), context
     )

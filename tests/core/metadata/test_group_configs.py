@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from millpond.core.delivery.settings import Priority
 from millpond.core.metadata.alterations import (
     AlterConfigs,
     Altered,
@@ -21,7 +22,6 @@ from millpond.core.metadata.group_configs import (
     GROUP_KEYS,
     Expired,
     Order,
-    Priority,
     StartAt,
     check_group_configs,
     effective_group,

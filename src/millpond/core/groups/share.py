@@ -18,7 +18,7 @@ from millpond.core.groups.assignors import Ask
 from millpond.core.groups.classic_events import Tick
 from millpond.core.groups.consumer_events import JOINING, LEAVING, Topic, TopicsChanged
 from millpond.core.groups.deadlines import Deadlines
-from millpond.core.groups.effects import Effect, Instant, MemberGone, MemberJoined, Noted, Persist, Reply, Why
+from millpond.core.groups.effects import Effect, MemberGone, MemberJoined, Noted, Persist, Reply, Why
 from millpond.core.groups.errors import GroupError
 from millpond.core.groups.records import ShareGroupRecord, ShareMemberForgotten, ShareMemberRecord
 from millpond.core.groups.settings import GroupSettings
@@ -26,6 +26,7 @@ from millpond.core.groups.share_assignor import assign_shared
 from millpond.core.groups.share_events import Pace, ShareEvent, ShareHeartbeat, ShareHeartbeatResult
 from millpond.core.groups.share_members import NOTHING, ShareMember
 from millpond.model.ids import TimestampMs
+from millpond.model.instant import Instant
 
 
 class State(Enum):

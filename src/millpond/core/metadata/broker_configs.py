@@ -56,7 +56,7 @@ _OWN = (
     _replicas("default.replication.factor", 1, "The replicas of a topic that was created without saying how many."),
     _count("offsets.topic.num.partitions", 50, "The partitions of __consumer_offsets, when it is first made."),
     _count(
-        "group.share.max.share.sessions", 2000, "How many members of share groups may read from a broker at a time."
+        "group.share.max.share.sessions", 2000, "The most members of share groups that read from a broker at a time."
     ),
     _replicas(
         "offsets.topic.replication.factor",
