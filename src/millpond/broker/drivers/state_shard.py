@@ -57,6 +57,8 @@ class StateShard:
         self._unreadable: InvalidRecord | None = None
         self._reading = asyncio.Lock()
         self._pruning: asyncio.Task[None] | None = None
+        self._pruned_at = 0
+        """How much the log had taken in when it was last pruned."""
         self._sweep: asyncio.TimerHandle | None = None
         self._is_closed = False
 
@@ -128,8 +130,9 @@ class StateShard:
             at = part.next_offset
             await asyncio.sleep(0)
             self._require_ours()
-        if self._sweep is None:
-            self._sweep = asyncio.get_running_loop().call_later(SWEEP_SECONDS, self._sweep_now)
+        if self._sweep is not None:
+            self._sweep.cancel()
+        self._sweep = asyncio.get_running_loop().call_later(SWEEP_SECONDS, self._sweep_now)
         return states
 
     def _append(self, records: Sequence[Record]) -> None:
@@ -165,27 +168,35 @@ class StateShard:
             self._pruning = asyncio.get_running_loop().create_task(self._prune())
 
     def _is_long(self) -> bool:
-        """More than it need be."""
-        size = self._partition.log.size_bytes()
-        return self._states is not None and size > max(PRUNE_BYTES_MIN, 2 * self._states.needed_bytes)
+        """More than it need be, and than it was left with."""
+        log, states = self._partition.log, self._states
+        if states is None or log.appended_bytes - self._pruned_at < states.needed_bytes:
+            return False
+        return log.size_bytes() > max(PRUNE_BYTES_MIN, 2 * states.needed_bytes)
 
     async def _prune(self) -> None:
-        """Keys that hold the start back are written once more, at the end. What lies before goes when that is kept."""
+        """Keys that hold the start back are written once more, at the end. What lies before goes when that is kept.
+
+        Nothing is written twice in one go, however large the segments are in which files go.
+        """
         log = self._partition.log
+        end = log.next_offset
         try:
             while self._is_long() and self._states is not None:
                 self._require_ours()
                 states = self._states
-                if states.oldest == log.start_offset:
+                oldest = states.oldest
+                if oldest is not None and log.start_offset == oldest < end:
                     self._apply_and_append(states, states.rewrites(bytes_max=APPEND_BYTES_MAX))
                 cut = log.next_offset if states.oldest is None else states.oldest
                 if cut == log.start_offset:
-                    return
+                    break
                 await self._wait_kept(until=None)
                 await log.delete_before(cut)
         except UNAVAILABLE:
             pass  # there will be another time
         finally:
+            self._pruned_at = log.appended_bytes
             self._pruning = None
 
     def _sweep_now(self) -> None:

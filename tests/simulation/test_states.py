@@ -1,0 +1,50 @@
+"""Machines that rely on their states, on bad days; and planted bugs, to show that these tests would see one."""
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.simulation import states_mutants as planted
+from tests.simulation.history import Violation
+from tests.simulation.states_mutants import Mutant
+from tests.simulation.states_world import run_seed
+
+SEEDS = 60
+SEEDS_PER_TEST = 10
+SEEDS_FOR_A_MUTANT = 60
+
+
+@pytest.mark.parametrize("seed", [1, 3])
+def test_a_third_of_a_bad_minute_ends_well(seed: int) -> None:
+    outcome = run_seed(seed, seconds=20)
+    assert outcome.acknowledged > 20
+    assert outcome.loads > 6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, SEEDS, SEEDS_PER_TEST))
+def test_whatever_befalls_brokers_machines_can_rely_on_what_was_kept(
+    first: int, record_property: Callable[[str, object], None]
+) -> None:
+    outcomes = [run_seed(seed) for seed in range(first, first + SEEDS_PER_TEST)]
+    record_property("seeds", SEEDS_PER_TEST)
+    # So that a world in which nothing happens does not pass for one in which nothing goes wrong.
+    assert sum(each.lives for each in outcomes) > 5 * SEEDS_PER_TEST
+    assert sum(each.acknowledged for each in outcomes) > 100 * SEEDS_PER_TEST
+    assert sum(each.fenced for each in outcomes) > 10 * SEEDS_PER_TEST
+    assert sum(each.unavailable for each in outcomes) > SEEDS_PER_TEST
+    assert sum(each.pruned for each in outcomes) > SEEDS_PER_TEST / 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("mutant", "found_at"), planted.MUTANTS, ids=lambda each: getattr(each, "__name__", ""))
+def test_a_planted_bug_is_found(mutant: Mutant, found_at: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """First where it was found when it was planted; what a seed does shifts with each change of the broker."""
+    mutant(monkeypatch)
+    with pytest.raises(Violation):
+        run_from(found_at)
+
+
+def run_from(first: int) -> None:
+    for seed in (first, *range(SEEDS_FOR_A_MUTANT)):
+        run_seed(seed, seconds=40)
