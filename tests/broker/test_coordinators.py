@@ -10,6 +10,7 @@ from millpond.app.broker import Broker
 from millpond.broker.drivers.groups import JUST_GONE_MS
 from millpond.core.groups.errors import GroupError
 from millpond.core.groups.offsets import FetchedOffsets, FetchOffsets
+from millpond.core.groups.share_events import ShareHeartbeat, ShareHeartbeatResult
 from millpond.model.ids import TopicPartition
 from millpond.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from tests.broker.clusters import Machine, SimCluster
@@ -96,3 +97,40 @@ async def test_so_is_who_asks_one_that_has_just_handed_over(cluster: SimCluster)
     assert (await fetch(machine, group)).error is GroupError.COORDINATOR_LOAD_IN_PROGRESS
     await asyncio.sleep(JUST_GONE_MS / 1000)
     assert (await fetch(machine, group)).error is GroupError.NOT_COORDINATOR
+
+
+async def beat(cluster: SimCluster, group: str, member: str, epoch: int) -> ShareHeartbeatResult:
+    """As a client does it: it looks for the coordinator until one answers."""
+    while True:
+        found = (await find(cluster.up[0], group)).node_id
+        if found in {machine.node_id for machine in cluster.up}:
+            answer = await cluster[found].host.run(_beat_once(cluster[found], group, member, epoch))
+            if answer.error not in {GroupError.NOT_COORDINATOR, GroupError.COORDINATOR_NOT_AVAILABLE}:
+                return answer
+        await asyncio.sleep(0.1)
+
+
+async def _beat_once(machine: Machine, group: str, member: str, epoch: int) -> ShareHeartbeatResult:
+    topics = frozenset({"orders"}) if epoch == 0 else None
+    answer: ShareHeartbeatResult = await broker_of(machine).node.groups.ask(
+        group, lambda token: ShareHeartbeat(token=token, member_id=member, member_epoch=epoch, topics=topics)
+    )
+    return answer
+
+
+@with_brokers(seeds=5, configs=MANY)
+async def test_members_of_a_share_group_do_not_notice_that_their_coordinator_died(cluster: SimCluster) -> None:
+    await cluster[1].create_topic("orders", partitions=3, replication=3)
+    machine, group = await coordinator_of_a_group(cluster)
+    await until(lambda: all("orders" in broker_of(each).node.image.topics for each in cluster.up))
+    ana = await beat(cluster, group, "ana", 0)
+    ben = await beat(cluster, group, "ben", 0)
+    ana = await beat(cluster, group, "ana", ana.member_epoch)
+    assert ana.assignment is not None
+    assert ben.assignment is not None
+    assert len(ana.assignment | ben.assignment) == 3
+    machine.cut_power()
+    for member, before in (("ana", ana), ("ben", ben)):
+        after = await beat(cluster, group, member, before.member_epoch)
+        assert (after.error, after.member_epoch, after.assignment) == (GroupError.NONE, before.member_epoch, None)
+    assert (await beat(cluster, group, "zoe", ana.member_epoch)).error is GroupError.UNKNOWN_MEMBER_ID

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, Message, Producer, ShareConsumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -45,6 +45,10 @@ def new_consumer(broker: Reachable, **settings: object) -> Consumer:
         "fetch.wait.max.ms": 50,
     }
     return Consumer(_settings(broker, {**defaults, **_dotted(settings)}))
+
+
+def new_share_consumer(broker: Reachable, **settings: object) -> ShareConsumer:
+    return ShareConsumer(_settings(broker, {"fetch.wait.max.ms": 50, **_dotted(settings)}))
 
 
 def new_admin(broker: Reachable) -> AdminClient:

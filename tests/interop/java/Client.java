@@ -46,6 +46,7 @@ public final class Client {
     final String broker;
     final Admin admin;
     final Map<String, KafkaConsumer<byte[], byte[]>> consumers = new HashMap<>();
+    final Map<String, KafkaShareConsumer<byte[], byte[]>> sharers = new HashMap<>();
     final Map<String, Member> members = new HashMap<>();
     final Map<String, Stream> streams = new HashMap<>();
 
@@ -62,6 +63,7 @@ public final class Client {
             tell(client.answer(JSON.readTree(line)));
         }
         client.consumers.values().forEach(KafkaConsumer::close);
+        client.sharers.values().forEach(KafkaShareConsumer::close);
         client.admin.close();
     }
 
@@ -99,8 +101,9 @@ public final class Client {
             case "leave" -> leave(ask);
             case "assign", "subscribe", "poll", "seek", "commit", "committed", "offsets_for_times", "ends",
                     "assignment", "close" -> consume(verb, ask);
-            case "list_groups", "describe_group", "describe_classic_group", "group_offsets", "alter_group_offsets",
-                    "delete_group_offsets", "delete_group", "remove_members" -> groups(verb, ask);
+            case "share_open", "share_poll", "share_commit", "share_close" -> share(verb, ask);
+            case "list_groups", "describe_group", "describe_classic_group", "describe_share_group", "group_offsets",
+                    "alter_group_offsets", "delete_group_offsets", "delete_group", "remove_members" -> groups(verb, ask);
             default -> administer(verb, ask);
         };
     }
@@ -472,6 +475,46 @@ public final class Client {
         return sizes;
     }
 
+    // Members of share groups
+
+    Object share(String verb, JsonNode ask) {
+        String name = ask.get("name").asText();
+        return switch (verb) {
+            case "share_open" -> {
+                Properties settings = settings(ask);
+                settings.put("key.deserializer", ByteArrayDeserializer.class.getName());
+                settings.put("value.deserializer", ByteArrayDeserializer.class.getName());
+                sharers.put(name, new KafkaShareConsumer<>(settings));
+                sharers.get(name).subscribe(List.of(ask.get("topic").asText()));
+                yield null;
+            }
+            case "share_poll" -> take(sharers.get(name), ask.get("acknowledge"));
+            case "share_commit" -> {
+                List<String> errors = new ArrayList<>();
+                sharers.get(name).commitSync(Duration.ofSeconds(10)).values()
+                        .forEach(each -> each.ifPresent(error -> errors.add(error.getClass().getSimpleName())));
+                yield errors;
+            }
+            case "share_close" -> {
+                sharers.remove(name).close();
+                yield null;
+            }
+            default -> throw new IllegalArgumentException(verb);
+        };
+    }
+
+    /** Value, delivery count; `acknowledge` says by value how each is acknowledged, those that it does not name accepted. */
+    static List<Object> take(KafkaShareConsumer<byte[], byte[]> sharer, JsonNode acknowledge) {
+        List<Object> taken = new ArrayList<>();
+        for (ConsumerRecord<byte[], byte[]> each : sharer.poll(Duration.ofMillis(100))) {
+            taken.add(pair(text(each.value()), each.deliveryCount().orElseThrow()));
+            if (acknowledge != null && !acknowledge.isNull()) {
+                sharer.acknowledge(each, AcknowledgeType.valueOf(acknowledge.path(text(each.value())).asText("ACCEPT")));
+            }
+        }
+        return taken;
+    }
+
     // Groups, as an administrator sees them
 
     Object groups(String verb, JsonNode ask) throws Exception {
@@ -487,6 +530,11 @@ public final class Client {
             case "describe_classic_group" -> {
                 ClassicGroupDescription seen = admin.describeClassicGroups(List.of(group)).all().get().get(group);
                 yield pair(seen.state().toString(), seen.protocolData());
+            }
+            case "describe_share_group" -> {
+                ShareGroupDescription seen = admin.describeShareGroups(List.of(group)).all().get().get(group);
+                yield pair(seen.groupState().toString(), seen.members().stream()
+                        .map(each -> Member.numbers(each.assignment().topicPartitions())).toList());
             }
             case "group_offsets" -> written(admin.listConsumerGroupOffsets(group).partitionsToOffsetAndMetadata().get());
             case "alter_group_offsets" -> admin.alterConsumerGroupOffsets(group, offsets(ask)).all().get();
