@@ -23,6 +23,8 @@ from millpond.app.broker_settings import (
 )
 from millpond.app.doors import Doors
 from millpond.app.parts import Parts, claim_directory
+from millpond.broker.drivers.delays import DelayFacts, DelayKeeper
+from millpond.broker.drivers.delays import Surroundings as DelaySurroundings
 from millpond.broker.drivers.group_shard import Surroundings
 from millpond.broker.drivers.groups import GroupCoordinator
 from millpond.broker.drivers.in_sync import keep_in_sync
@@ -127,7 +129,7 @@ class Broker:
         kafka = Address("localhost", server.port) if at.is_wildcard else at
         await doors.open(node, kafka=kafka, network=server.facts, requests=dispatcher.facts, on_error=on_error)
         pause = settings.upkeep_seconds
-        work = [keep_up(parts.metadata, parts.partitions, clock, pause_seconds=pause, on_error=on_error)]
+        work = [keep_up(parts.metadata, parts.partitions, node.delays, clock, pause_seconds=pause, on_error=on_error)]
         if parts.cluster is not None:
             work.append(parts.life.run())
             work.append(keep_in_sync(parts.metadata, parts.partitions, clock, on_error=on_error))
@@ -153,6 +155,7 @@ class Broker:
             task.cancel()
         await asyncio.wait(self._tasks)
         await self.node.groups.close()
+        await self.node.delays.close()
         await self._doors.stop_http()
         await self._parts.close()
 
@@ -170,6 +173,8 @@ def _node(
     )
     groups = GroupCoordinator(metadata, partitions, static=settings.configs, shared=surroundings)
     metadata.listen(groups.follow)
+    delay_ms_max = whole("millpond.delay.max.ms", settings.configs)
+    delays = DelayKeeper(partitions, DelaySurroundings(clock, delay_ms_max, DelayFacts(), on_error))
     return Node(
         node_id=settings.node_id,
         cluster_id=settings.cluster_id,
@@ -180,5 +185,6 @@ def _node(
         partitions=partitions,
         producer_ids=ProducerIds(metadata),
         groups=groups,
+        delays=delays,
         fetch_bytes_max=whole("fetch.max.bytes", settings.configs),
     )

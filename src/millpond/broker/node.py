@@ -6,6 +6,7 @@ Made by app; nothing here decides anything.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from millpond.broker.drivers.delays import DelayKeeper
 from millpond.broker.drivers.groups import GroupCoordinator
 from millpond.broker.drivers.metadata import MetadataLog
 from millpond.broker.drivers.partition import Partition
@@ -30,6 +31,7 @@ class Node:
     partitions: PartitionTable
     producer_ids: ProducerIds
     groups: GroupCoordinator
+    delays: DelayKeeper
     fetch_bytes_max: int
     """The most one fetch answers, whatever it asks for."""
     datagrams_ignored: Mapping[Ignored, int] = field(default_factory=dict)

@@ -46,7 +46,8 @@
     │   ├── CoordinatorUnavailable  who looks after the group is not known, moves, or is still reading: ask again
     │   ├── UnknownMember           a member of a group that its coordinator does not know, or no longer
     │   ├── GroupNotEmpty           a group with members, asked for what only an empty one can do
-    │   └── GroupNotFound           a group nobody has heard of
+    │   ├── GroupNotFound           a group nobody has heard of
+    │   └── MessageNotFound         a delayed message that does not wait: delivered, cancelled, or never there
     ├── StorageError                the machine's mistake: nothing was acknowledged
     │   ├── DiskFull                no space left; the log is as it was and keeps working
     │   ├── TooManyOpenFiles        no new file now; the log is as it was and keeps working
@@ -340,6 +341,12 @@ class GroupNotEmpty(RequestError):
 
 class GroupNotFound(RequestError):
     kafka_code = 69  # GROUP_ID_NOT_FOUND
+    http_status = 404
+    grpc_code = "NOT_FOUND"
+
+
+class MessageNotFound(RequestError):
+    kafka_code = 91  # RESOURCE_NOT_FOUND
     http_status = 404
     grpc_code = "NOT_FOUND"
 

@@ -1,0 +1,1 @@
+"""What happens to messages one by one: delayed ones parked until they are due."""
