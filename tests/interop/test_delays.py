@@ -11,7 +11,7 @@ from contextlib import closing
 
 import pytest
 from confluent_kafka import KafkaException, Message, TopicPartition
-from confluent_kafka.admin import NewTopic
+from confluent_kafka.cimpl import NewTopic
 
 from millpond.client.consumer import Consumer as OwnConsumer
 from tests.interop.broker_process import BrokerProcess

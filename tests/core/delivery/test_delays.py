@@ -154,7 +154,8 @@ TestDelaysAgainstADictionary = DelaysAgainstADictionary.TestCase
 def machine_with(*dues: int) -> Delays:
     machine = Delays()
     machine.apply(Parked(Offset(0), array("q", dues), memoryview(b"")))
-    assert machine.wind(START)
+    while not machine.wind(START):
+        pass
     return machine
 
 
@@ -215,6 +216,3 @@ def test_a_parked_batch_holds_what_its_producer_sent() -> None:
     found = fact_of(carried, 0, check_batch(carried))
     assert isinstance(found, Carried)
     assert (found.ids.tolist(), found.dues.tolist()) == ([7, 3], [5, -6])
-    assert isinstance(
-        fact_of(moved_batch([], codec=Codec.NONE, now=1, log_append_time=True), 0, header), Parked | Moved | None
-    )

@@ -112,7 +112,7 @@ def _numbers(text: str, field: _Field, expression: str) -> set[int]:
         first_text, dash, last_text = spread.partition("-")
         step = first = last = -1
         try:
-            step = int(step_text) if slash else 1
+            step = _number(step_text, field) if slash else 1
             if spread == "*":
                 first, last = field.least, field.most
             else:
