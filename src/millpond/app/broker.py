@@ -24,6 +24,8 @@ from millpond.app.broker_settings import (
 from millpond.app.doors import Doors
 from millpond.app.parts import Parts, claim_directory
 from millpond.broker.drivers import queue_partition
+from millpond.broker.drivers.delays import DelayFacts, DelayKeeper
+from millpond.broker.drivers.delays import Surroundings as DelaySurroundings
 from millpond.broker.drivers.group_shard import Surroundings
 from millpond.broker.drivers.groups import GroupCoordinator
 from millpond.broker.drivers.in_sync import keep_in_sync
@@ -130,7 +132,7 @@ class Broker:
         kafka = Address("localhost", server.port) if at.is_wildcard else at
         await doors.open(node, kafka=kafka, network=server.facts, requests=dispatcher.facts, on_error=on_error)
         pause = settings.upkeep_seconds
-        work = [keep_up(parts.metadata, parts.partitions, clock, pause_seconds=pause, on_error=on_error)]
+        work = [keep_up(parts.metadata, parts.partitions, node.delays, clock, pause_seconds=pause, on_error=on_error)]
         if parts.cluster is not None:
             work.append(parts.life.run())
             work.append(keep_in_sync(parts.metadata, parts.partitions, clock, on_error=on_error))
@@ -158,6 +160,7 @@ class Broker:
         await self.node.groups.close()
         await self.node.queues.close()
         await self.node.states.close()
+        await self.node.delays.close()
         await self._doors.stop_http()
         await self._parts.close()
 
@@ -201,6 +204,8 @@ def _node(
     around = queue_partition.Surroundings(clock, rng, states, letters, on_error)
     queues = Queues(metadata, static=settings.configs, shared=around)
     metadata.listen(queues.follow)
+    delay_ms_max = whole("millpond.delay.max.ms", settings.configs)
+    delays = DelayKeeper(partitions, DelaySurroundings(clock, delay_ms_max, DelayFacts(), on_error))
     return Node(
         node_id=settings.node_id,
         cluster_id=settings.cluster_id,
@@ -214,5 +219,6 @@ def _node(
         states=states,
         queues=queues,
         share_sessions=ShareSessions(sessions_max=whole("group.share.max.share.sessions", settings.configs)),
+        delays=delays,
         fetch_bytes_max=whole("fetch.max.bytes", settings.configs),
     )

@@ -6,6 +6,7 @@ Made by app; nothing here decides anything.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from millpond.broker.drivers.delays import DelayKeeper
 from millpond.broker.drivers.groups import GroupCoordinator
 from millpond.broker.drivers.metadata import MetadataLog
 from millpond.broker.drivers.partition import Partition
@@ -36,6 +37,7 @@ class Node:
     states: States
     queues: Queues
     share_sessions: ShareSessions
+    delays: DelayKeeper
     fetch_bytes_max: int
     """The most one fetch answers, whatever it asks for."""
     datagrams_ignored: Mapping[Ignored, int] = field(default_factory=dict)

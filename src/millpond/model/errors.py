@@ -48,7 +48,8 @@
     │   ├── UnknownMember           a member of a group that its coordinator does not know, or no longer
     │   ├── GroupNotEmpty           a group with members, asked for what only an empty one can do
     │   ├── GroupNotFound           a group nobody has heard of
-    │   └── LeaseLost               a message that its consumer does not hold, or no longer
+    │   ├── LeaseLost               a message that its consumer does not hold, or no longer
+    │   └── MessageNotFound         a delayed message that does not wait: delivered, cancelled, or never there
     ├── StorageError                the machine's mistake: nothing was acknowledged
     │   ├── DiskFull                no space left; the log is as it was and keeps working
     │   ├── TooManyOpenFiles        no new file now; the log is as it was and keeps working
@@ -356,6 +357,12 @@ class LeaseLost(RequestError):
     kafka_code = 121  # INVALID_RECORD_STATE
     http_status = 409
     grpc_code = "FAILED_PRECONDITION"
+
+
+class MessageNotFound(RequestError):
+    kafka_code = 91  # RESOURCE_NOT_FOUND
+    http_status = 404
+    grpc_code = "NOT_FOUND"
 
 
 class StorageError(MillpondError):

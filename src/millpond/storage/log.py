@@ -125,18 +125,20 @@ class Log:
 
     # Appending
 
-    def append(self, batch: Buffer, *, leader_epoch: LeaderEpoch) -> Appended:
+    def append(self, batch: Buffer, *, leader_epoch: LeaderEpoch, is_own: bool = False) -> Appended:
         """One batch from a producer. Gives it offsets, and hands it to the operating system; `wait_kept` does the rest.
 
-        A writable buffer is stamped in place, any other is copied once.
+        A writable buffer is stamped in place, any other is copied once. One that the broker made itself may say what no
+        producer may.
         """
         if self._refusal is not None:
             raise self._refusal
         header = check_batch(batch)
-        check_produced(header)
+        if not is_own:
+            check_produced(header)
+            check_size(len(batch), self._batch_bytes_max)
         if header.length + LENGTH_END != len(batch):
             raise InvalidRecord(f"{len(batch)} bytes hold more than one batch; a producer sends one at a time")
-        check_size(len(batch), self._batch_bytes_max)
         if header.producer_id != NO_PRODUCER:
             duplicate = self.producers.find_duplicate(header)
             if duplicate is not None:
@@ -434,7 +436,7 @@ class Log:
         if self.segments.active.size and self._age_ms(now_ms) >= self.settings.segment_ms:
             self._roll_now()
         facts = self.segments.facts()
-        expired = expired_segments(facts, self.settings, start_offset=self.start_offset, now_ms=now_ms)
+        expired = self._expired(facts, now_ms)
         while until is not None and expired and facts[expired - 1].next_offset > until:
             expired -= 1
         if expired == len(self.segments):
@@ -447,6 +449,15 @@ class Log:
             point = self._synced_to()
             if point > self.checkpoint.recovery_point:
                 await self.off_loop(lambda: self.write_checkpoint(recovery_point=point))
+
+    def expires_before(self, now_ms: int) -> Offset:
+        """What lies before this offset has had its time; `upkeep` would remove it."""
+        facts = self.segments.facts()
+        expired = self._expired(facts, now_ms)
+        return facts[expired - 1].next_offset if expired else self.start_offset
+
+    def _expired(self, facts: list[SegmentFacts], now_ms: int) -> int:
+        return expired_segments(facts, self.settings, start_offset=self.start_offset, now_ms=now_ms)
 
     def _roll_now(self) -> None:
         try:

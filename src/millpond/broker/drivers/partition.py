@@ -8,6 +8,7 @@ Driven by broker/operations, by partitions.py (who leads) and by followers.py; o
 
 import asyncio
 from collections.abc import Callable
+from typing import Protocol
 
 from millpond.core.metadata.topic_configs import TopicConfig
 from millpond.core.replication.following import high_watermark_of_follower
@@ -31,6 +32,16 @@ Waiters = dict["asyncio.Future[None]", None]
 HoldsLease = Callable[[], bool]
 
 
+class Delaying(Protocol):
+    """What a partition's delayed messages are to those who append to it or take from it."""
+
+    def append(self, batch: Buffer, *, inflated_bytes_max: int) -> Appended:
+        """A producer's batch, which may ask for delays."""
+
+    async def make_way(self, before: Offset) -> Offset:
+        """Carries on what waits and lies before an offset. How much may be removed then."""
+
+
 class Partition:
     __slots__ = (
         "_followers_waiting",
@@ -38,6 +49,7 @@ class Partition:
         "_waiting",
         "at",
         "config",
+        "delays",
         "fetched_bytes",
         "fetched_messages",
         "high_watermark",
@@ -62,6 +74,8 @@ class Partition:
         """None while another broker leads, or nobody does."""
         self.high_watermark = log.start_offset
         self.refusals = Refusals()
+        self.delays: Delaying | None = None
+        """Who looks after delayed messages, where this broker leads and the topic has any; see delays.py."""
         self.fetched_bytes = self.fetched_messages = 0
         """By consumers, since the log was opened; telemetry shows them."""
         self._waiting: Waiters = {}
@@ -124,10 +138,10 @@ class Partition:
 
     # Leading
 
-    def append(self, batch: Buffer) -> Appended:
+    def append(self, batch: Buffer, *, is_own: bool = False) -> Appended:
         """At once, so that what one connection sends in order is appended in order."""
         self.require_leader()
-        appended = self.log.append(batch, leader_epoch=self.leader_epoch)
+        appended = self.log.append(batch, leader_epoch=self.leader_epoch, is_own=is_own)
         if self.log.settings.flush is Flush.GROUP:
             self.log.request_flush()  # also where the client hangs up before anybody waits
         else:

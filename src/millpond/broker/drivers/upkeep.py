@@ -7,15 +7,19 @@ One log after another, so that upkeep never crowds out clients. Driven by app, w
 import asyncio
 from collections.abc import Callable
 
+from millpond.broker.drivers.delays import DelayKeeper
 from millpond.broker.drivers.metadata import MetadataLog
+from millpond.broker.drivers.partition import Partition
 from millpond.broker.drivers.partitions import PartitionTable
-from millpond.model.errors import LogClosed, StorageError
+from millpond.model.errors import LogClosed, NotLeader, StorageError
+from millpond.model.ids import Offset
 from millpond.model.ports import Clock
 
 
 async def keep_up(
     metadata: MetadataLog,
     partitions: PartitionTable,
+    delays: DelayKeeper,
     clock: Clock,
     *,
     pause_seconds: float,
@@ -24,11 +28,23 @@ async def keep_up(
     while True:
         await asyncio.sleep(pause_seconds)
         partitions.open_what_failed(metadata.image)
+        delays.look()
         for partition in list(partitions):
             try:
-                await partition.log.upkeep(now_ms=clock.wall_ms(), until=partition.high_watermark)
+                until = await removable(partition, clock.wall_ms())
+                await partition.log.upkeep(now_ms=clock.wall_ms(), until=until)
                 await partition.log.compact(now_ms=clock.wall_ms(), until=partition.high_watermark)
-            except LogClosed:
-                continue  # its topic was deleted meanwhile
+            except (LogClosed, NotLeader):
+                continue  # its topic was deleted meanwhile, or another broker leads it
             except StorageError as error:
                 on_error(error)
+
+
+async def removable(partition: Partition, now_ms: int) -> Offset:
+    """How far retention may go. Where messages are delayed, only the leader knows which of them still wait: it carries
+    them on first, and its followers remove what it has removed."""
+    if not partition.config.delay:
+        return partition.high_watermark
+    if partition.delays is None:
+        return partition.log.start_offset
+    return await partition.delays.make_way(partition.log.expires_before(now_ms))

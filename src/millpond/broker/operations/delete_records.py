@@ -1,6 +1,7 @@
 """Delete records: a partition forgets what lies before an offset.
 
-Invariant: what consumers have not been able to see yet is never deleted. Driven by the front doors.
+Invariant: what consumers have not been able to see yet is never deleted, nor are messages that wait to be delivered:
+they are carried on to the end of the log first. Driven by the front doors.
 """
 
 from millpond.broker.drivers.partition import Partition
@@ -27,5 +28,7 @@ async def delete_records(partition: Partition | None, before: Offset) -> Offset:
         before = end
     if not 0 <= before <= end:
         raise OffsetOutOfRange(f"offset {before} is not in {partition.at}; allowed is 0 to {end}, or -1 for all")
+    if partition.delays is not None:
+        await partition.delays.make_way(before)
     await partition.log.delete_before(before)
     return partition.log.start_offset

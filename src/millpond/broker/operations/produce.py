@@ -2,7 +2,7 @@
 
 `begin` appends, without waiting, so that the order in which a connection sends is the order in the log; `finish` waits.
 On plain topics nothing here looks inside a batch. A topic that stamps its own time has its batches stamped; a compacted
-topic has their records looked at, since one without a key would stay for ever.
+topic has their records looked at, since one without a key would stay for ever; one with delays looks for them.
 Driven by the front doors.
 """
 
@@ -68,13 +68,20 @@ def begin(partition: Partition | MillpondError, batch: Buffer | None, *, now_ms:
         if partition.refusals and (error := partition.refusals.why_not_yet(parse_header(batch))):
             return Pending(error=error)
         batch, append_time = _prepared(partition, batch, now_ms)
-        return Pending(partition, partition.append(batch), append_time, acks_all=acks_all)
+        appended = _append_or_park(partition, batch) if partition.config.delay else partition.append(batch)
+        return Pending(partition, appended, append_time, acks_all=acks_all)
     except OutOfOrderSequence as error:
         return Pending(error=_for_now(partition, batch) or error)
     except MillpondError as error:
         if error.retriable:
             _note_refusal(partition, batch, error)
         return Pending(error=error)
+
+
+def _append_or_park(partition: Partition, batch: Buffer) -> Appended:
+    if partition.delays is None:
+        raise NotLeader(f"this broker has only just come to lead {partition.at}; send the batch again")
+    return partition.delays.append(batch, inflated_bytes_max=partition.config.batch_bytes_max * INFLATION_MAX)
 
 
 def _for_now(partition: Partition, batch: Buffer | None) -> NotLeader | None:

@@ -1,1 +1,1 @@
-"""Queues on a log: who has which message of a partition for how long, and what becomes of it."""
+"""Messages one by one, on a log: who has which for how long and what becomes of it; delayed ones, until they are due."""

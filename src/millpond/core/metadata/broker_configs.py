@@ -168,6 +168,13 @@ _OWN = (
         ),
         dynamic=True,
     ),
+    _own(
+        "millpond.delay.max.ms",
+        _LONG,
+        "31536000000",
+        "The longest that a record may ask to be delayed; a year.",
+        most=1 << 50,
+    ),
     _own("fetch.max.bytes", _INT, "57671680", "The most bytes one fetch answers.", least=1024),
     _own("socket.request.max.bytes", _INT, "104857600", "The largest request.", least=1),
     _own(

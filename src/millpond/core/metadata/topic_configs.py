@@ -227,6 +227,13 @@ _KEYS = (
         "When a record counts as kept: group waits for a sync to disk that all waiting records share; interval does "
         "not wait and syncs every flush.ms; none leaves it to the operating system.",
     ),
+    _choice(
+        "millpond.delay",
+        "millpond.delay",
+        ("off", "on"),
+        "Whether records may ask to be delivered later (headers millpond-delay-ms, millpond-deliver-at, "
+        "millpond-cron). Not with the policy compact.",
+    ),
     _switch(
         "millpond.verify.reads",
         "millpond.verify.reads",
@@ -262,6 +269,7 @@ class TopicConfig:
     segment_ms: int
     unclean_leader_election: bool
     verify_reads: bool
+    delay: bool
 
 
 def check_topic_configs(overrides: Mapping[str, str]) -> None:
@@ -277,6 +285,10 @@ def check_together(config: TopicConfig) -> None:
         raise InvalidSetting(
             f"min.compaction.lag.ms is {config.compaction_lag_ms_min} and max.compaction.lag.ms is "
             f"{config.compaction_lag_ms_max}; allowed is a least that is not above the most"
+        )
+    if config.delay and config.compact:
+        raise InvalidSetting(
+            "millpond.delay is on and cleanup.policy has compact; allowed is one of them: what is parked has to stay"
         )
 
 
@@ -309,6 +321,7 @@ def effective(topic_overrides: Mapping[str, str], broker_defaults: Mapping[str, 
         segment_ms=_whole(values, "segment.ms"),
         unclean_leader_election=values["unclean.leader.election.enable"] is True,
         verify_reads=values["millpond.verify.reads"] is True,
+        delay=values["millpond.delay"] == "on",
     )
 
 

@@ -11,7 +11,8 @@
                                        bit 4     part of a transaction
                                        bit 5     control batch: written by the broker, not by a user
                                        bit 6     baseTimestamp is a delete horizon, set by compaction
-                                       bits 7-15 unused, ignored
+                                       bit 14    ours: delayed messages that came due, moved here by the leader
+                                       bits 7-13, 15 unused, ignored
       23  lastOffsetDelta        i32   last offset of the batch, minus baseOffset
       27  baseTimestamp          i64   what the records' timestamp deltas count from, or the delete horizon
       35  maxTimestamp           i64   largest timestamp in the batch, or the append time
@@ -69,6 +70,8 @@ LOG_APPEND_TIME: Final = 0b0000_1000
 TRANSACTIONAL: Final = 0b0001_0000
 CONTROL: Final = 0b0010_0000
 DELETE_HORIZON: Final = 0b0100_0000
+MOVED: Final = 1 << 14
+_NOT_PRODUCED: Final = CONTROL | DELETE_HORIZON | MOVED
 
 _CODEC_LAST: Final = max(Codec)
 _I16: Final = struct.Struct("!h")
@@ -192,7 +195,7 @@ def check_produced(header: BatchHeader) -> None:
     if (
         record_count < 1
         or last_offset_delta + 1 != record_count
-        or attributes & (CONTROL | DELETE_HORIZON)
+        or attributes & _NOT_PRODUCED
         or (producer_id >= 0 and (base_sequence < 0 or producer_epoch < 0))
         or (producer_id < 0 and attributes & TRANSACTIONAL)
     ):
@@ -295,6 +298,8 @@ def _not_produced(header: BatchHeader) -> InvalidRecord:
         )
     if header.has_delete_horizon:
         return InvalidRecord("the batch has a delete horizon; only compaction sets one, clear attribute bit 6")
+    if header.attributes & MOVED:
+        return InvalidRecord("the batch says that the broker moved it here; clear attribute bit 14")
     if header.producer_id >= 0 and (header.base_sequence < 0 or header.producer_epoch < 0):
         return InvalidRecord(
             f"producerId is {header.producer_id} with producerEpoch {header.producer_epoch} and baseSequence "

@@ -1,0 +1,454 @@
+"""Delayed messages of the partitions this broker leads: parked in the partition's own log, moved to its end when due.
+
+A batch that asks for a delay goes into the log as a control batch, which consumers skip. When a message of it is due,
+the leader appends it as an ordinary record. Cancelling, rescheduling and carrying on are control batches too. So the
+log alone says what waits and what was delivered; whoever leads next reads it there (docs/decisions/0020).
+
+Invariant: what the machine knows is what the log says up to its end: a fact is applied in the step in which it was
+appended. Only a leader whose lease holds appends any.
+Driven by partitions.py, which tells of changes, by the use cases, and by timers of its own.
+"""
+
+import asyncio
+import struct
+from array import array
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+from millpond.broker.drivers.partition import Partition
+from millpond.broker.drivers.partitions import PartitionTable
+from millpond.core.delivery.delay_headers import DELIVER_AT, MARKS, check_cap, plans, schedule_of
+from millpond.core.delivery.delays import Delays, Waiting
+from millpond.core.delivery.parked_format import (
+    Cancelled,
+    Carried,
+    CheckpointPart,
+    Fact,
+    Moved,
+    Parked,
+    Rescheduled,
+    Shelf,
+    cancelled_batch,
+    carried_batch,
+    checkpoint_batches,
+    fact_of,
+    is_of_delays,
+    moved_batch,
+    parked_batch,
+    rescheduled_batch,
+)
+from millpond.core.delivery.wheel import FIRST, Due
+from millpond.model.errors import (
+    InvalidRecord,
+    LogClosed,
+    MessageNotFound,
+    MillpondError,
+    NotLeader,
+    OffsetNotAvailable,
+    StorageError,
+)
+from millpond.model.ids import Offset
+from millpond.model.latencies import Latencies
+from millpond.model.limits import INFLATED_BYTES_MAX, MIB
+from millpond.model.ports import Buffer, Clock
+from millpond.protocol.compression import Codec, decompress
+from millpond.protocol.records import (
+    HEADER_BYTES,
+    LENGTH_END,
+    Record,
+    check_batch,
+    check_produced,
+    decode_batch,
+    iter_batches,
+    parse_header,
+)
+from millpond.protocol.records.header import CONTROL
+from millpond.storage.log import Appended, check_size
+
+LOOK_SECONDS_MAX: Final = 1.0
+"""A wall clock may jump ahead while a timer waits; so often it is looked at."""
+PAUSE_SECONDS: Final = 0.5
+"""After something went wrong."""
+MOVES_PER_TURN: Final = 500
+MOVED_BYTES: Final = 256 * 1024
+"""Of records in one batch of moved messages, more or less."""
+SHELVES_BYTES_MAX: Final = 16 * MIB
+SCAN_BYTES: Final = MIB
+HEADERS_PER_TURN: Final = 5_000
+CHECKPOINT_BYTES: Final = 64 * MIB
+"""So much is appended between two checkpoints, at least."""
+CARRIES_PER_BATCH: Final = 200
+CARRIED_BYTES_MAX: Final = 16 * MIB
+"""Carried on for one round of retention; the rest waits for the next."""
+_NS_PER_MS: Final = 1_000_000
+_LENGTH_AND_ATTRIBUTES: Final = struct.Struct("!8xi9xh")
+"""Of a batch's header."""
+
+
+class DelayFacts:
+    """What all partitions of a broker did, for telemetry."""
+
+    __slots__ = ("cancelled", "delivered", "lateness", "parked")
+
+    def __init__(self) -> None:
+        self.parked = self.delivered = self.cancelled = 0
+        self.lateness = Latencies()
+
+
+class Surroundings(NamedTuple):
+    """What the partitions of a broker share."""
+
+    clock: Clock
+    delay_ms_max: int
+    facts: DelayFacts
+    on_error: Callable[[BaseException], None]
+
+
+class PartitionDelays:
+    """Of one partition, for as long as this broker leads it in one epoch."""
+
+    def __init__(self, partition: Partition, shared: Surroundings) -> None:
+        self._partition = partition
+        self._log = partition.log
+        self._shared = shared
+        self.leader_epoch = partition.leader_epoch
+        self._machine = Delays()
+        self._shelves = Shelves(partition)
+        self.is_loaded = False
+        self._is_closed = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._rings_at = 0.0
+        self._checkpoint_due = self._log.appended_bytes + CHECKPOINT_BYTES
+        self._loading = asyncio.get_running_loop().create_task(self._load())
+
+    def __len__(self) -> int:
+        return len(self._machine)
+
+    def close(self) -> None:
+        self._is_closed = True
+        self._loading.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    # Coming in
+
+    def append(self, batch: Buffer, *, inflated_bytes_max: int) -> Appended:
+        """A producer's batch: as it is, or parked where any of its records asks for a delay."""
+        dues = self._dues(batch, inflated_bytes_max)
+        if dues is None:
+            return self._partition.append(batch)
+        header = parse_header(batch)
+        check_produced(header)
+        if header.size != len(batch):
+            raise InvalidRecord(f"{len(batch)} bytes hold more than one batch; a producer sends one at a time")
+        check_size(len(batch), self._partition.config.batch_bytes_max)
+        if header.is_transactional:
+            raise InvalidRecord("a record of a transaction asks for a delay; send it outside of transactions")
+        appended = self._partition.append(parked_batch(batch, dues, now=self._now()), is_own=True)
+        if not appended.is_duplicate:
+            self._shared.facts.parked += len(dues)
+            self._apply(Parked(appended.base_offset, array("q", dues), memoryview(b"")))
+            self._ring()  # what is due at once is in order with what the producer sends next
+        return appended
+
+    def _dues(self, batch: Buffer, inflated_bytes_max: int) -> list[int] | None:
+        header = parse_header(batch)
+        data = bytes(batch[HEADER_BYTES : header.size])
+        if header.codec is not Codec.NONE:
+            check_batch(batch)
+            data = decompress(header.codec, memoryview(data), bytes_max=inflated_bytes_max)
+        if not any(mark in data for mark in MARKS):
+            return None
+        records = decode_batch(memoryview(batch), inflated_bytes_max=inflated_bytes_max)
+        found = plans(records, now=self._now(), delay_ms_max=self._shared.delay_ms_max)
+        return None if found is None else [each.signed for each in found]
+
+    # Going out
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self._ring()
+
+    def _ring(self) -> None:
+        """Moves what is due, and sets the timer for what comes next."""
+        if self._is_closed or not self.is_loaded:
+            return
+        pause = 0.0
+        messages = self._machine.due(self._now(), count_max=MOVES_PER_TURN)
+        try:
+            for some in self._batches(messages):
+                self._move(some)
+            self._checkpoint_now_and_then()
+        except (StorageError, NotLeader) as error:
+            pause = PAUSE_SECONDS
+            if isinstance(error, StorageError) and not isinstance(error, LogClosed):
+                self._shared.on_error(error)
+        except MillpondError as error:  # what was parked was read before: this is our own mistake
+            pause = PAUSE_SECONDS
+            self._shared.on_error(error)
+        finally:
+            self._machine.put_back(messages)
+        self._set_timer(pause)
+
+    def _set_timer(self, pause_seconds: float) -> None:
+        due = self._machine.next_at()
+        if due is None:
+            return
+        seconds = min(max((due - self._now()) / 1000, pause_seconds, 0.0), LOOK_SECONDS_MAX)
+        loop = asyncio.get_running_loop()
+        if self._timer is not None:
+            if self._rings_at <= loop.time() + seconds:
+                return
+            self._timer.cancel()
+        self._rings_at = loop.time() + seconds
+        self._timer = loop.call_at(self._rings_at, self._on_timer)
+
+    def _batches(self, messages: list[Waiting]) -> Iterator[list[tuple[Waiting, Record, Codec]]]:
+        some: list[tuple[Waiting, Record, Codec]] = []
+        size = 0
+        for each in messages:
+            shelf = self._shelves.at(each.place)
+            record = shelf.record(each.id)
+            some.append((each, record, shelf.codec))
+            size += len(record.value or b"") + len(record.key or b"")
+            if size >= MOVED_BYTES:
+                yield some
+                some, size = [], 0
+        if some:
+            yield some
+
+    def _move(self, some: list[tuple[Waiting, Record, Codec]]) -> None:
+        now = self._now()
+        nexts = [schedule_of(record.headers).after(now) if each.is_recurring else None for each, record, _ in some]
+        batch = moved_batch(
+            [(record, self._name(each.id), next_at) for (each, record, _), next_at in zip(some, nexts, strict=True)],
+            codec=some[0][2],
+            now=now,
+            log_append_time=self._partition.config.log_append_time,
+        )
+        self._partition.append(batch, is_own=True)
+        self._apply(Moved([(each.id, next_at) for (each, _, _), next_at in zip(some, nexts, strict=True)]))
+        facts = self._shared.facts
+        facts.delivered += len(some)
+        for each, _, _ in some:
+            facts.lateness.note((now - each.due) * _NS_PER_MS)
+
+    # Orders
+
+    async def cancel(self, id_: int, *, until: float | None = None) -> Waiting:
+        """Returns when it is sure not to be delivered; raises MessageNotFound where it was, or never was."""
+        found = self._find(id_)
+        appended = self._note(cancelled_batch([id_], now=self._now()), Cancelled(array("q", [id_])))
+        self._shared.facts.cancelled += 1
+        await self._partition.wait_visible(appended, until=until)
+        return found
+
+    async def reschedule(self, id_: int, due: int, *, until: float | None = None) -> Waiting:
+        """A schedule is put off once, and goes on from there."""
+        found, now = self._find(id_), self._now()
+        check_cap(due, now=now, delay_ms_max=self._shared.delay_ms_max, name=DELIVER_AT, text=str(due))
+        due = max(due, 1)
+        dues = array("q", [-due if found.is_recurring else due])
+        appended = self._note(rescheduled_batch([id_], dues, now=now), Rescheduled(array("q", [id_]), dues))
+        self._ring()
+        await self._partition.wait_visible(appended, until=until)
+        return found._replace(due=due)
+
+    def first(self, count: int, *, after: Due = FIRST) -> list[Waiting]:
+        """The next that come due."""
+        self._require_loaded()
+        return self._machine.first(count, after=after)
+
+    def record_of(self, waiting: Waiting) -> Record:
+        return self._shelves.at(waiting.place).record(waiting.id)
+
+    def _find(self, id_: int) -> Waiting:
+        self._require_loaded()
+        found = self._machine.find(id_)
+        if found is None:
+            raise MessageNotFound(
+                f"no message {self._name(id_)[:300]} waits to be delivered: it was delivered or cancelled, or never was"
+            )
+        return found
+
+    def _require_loaded(self) -> None:
+        self._partition.require_leader()
+        if not self.is_loaded:
+            raise OffsetNotAvailable(f"the new leader of {self._partition.at} still reads what waits there; ask again")
+
+    # Making way
+
+    async def make_way(self, before: Offset) -> Offset:
+        """Carries on what waits and lies before an offset, as far as one round goes. How much may be removed then."""
+        if not self.is_loaded:
+            return self._log.start_offset
+        carried_bytes = 0
+        while carried_bytes < CARRIED_BYTES_MAX:
+            messages = self._machine.placed_before(before, count_max=CARRIES_PER_BATCH)
+            if not messages:
+                break
+            appended, size = self._carry(messages)
+            carried_bytes += size
+            await self._partition.wait_visible(appended)
+        place = self._machine.first_place()
+        return min(self._partition.high_watermark, place) if place is not None else self._partition.high_watermark
+
+    def _carry(self, messages: list[Waiting]) -> tuple[Appended, int]:
+        shelves = [self._shelves.at(each.place) for each in messages]
+        records = [shelf.record(each.id) for each, shelf in zip(messages, shelves, strict=True)]
+        ids = array("q", [each.id for each in messages])
+        dues = array("q", [-each.due if each.is_recurring else each.due for each in messages])
+        batch = carried_batch(records, ids, dues, codec=shelves[0].codec, now=self._now())
+        appended = self._partition.append(batch, is_own=True)
+        self._apply(Carried(appended.base_offset, ids, dues, memoryview(b"")))
+        return appended, len(batch)
+
+    # What the log says
+
+    def _note(self, batch: bytes, fact: Fact) -> Appended:
+        appended = self._partition.append(batch, is_own=True)
+        self._apply(fact)
+        return appended
+
+    def _apply(self, fact: Fact) -> None:
+        if self.is_loaded:  # else it is read with the rest
+            self._machine.apply(fact)
+
+    def _checkpoint_now_and_then(self) -> None:
+        """So that the next leader has little to read."""
+        rows_bytes = 24 * len(self._machine)
+        if self._log.appended_bytes < self._checkpoint_due:
+            return
+        self._checkpoint_due = self._log.appended_bytes + max(CHECKPOINT_BYTES, 20 * rows_bytes)
+        for batch in checkpoint_batches(*self._machine.rows(), now=self._now()):
+            self._partition.append(batch, is_own=True)
+
+    async def _load(self) -> None:
+        while not self.is_loaded:
+            try:
+                await self._read_log()
+            except LogClosed:
+                return
+            except MillpondError as error:
+                self._shared.on_error(error)
+                await asyncio.sleep(PAUSE_SECONDS * 10)
+                self._machine = Delays()
+        self._ring()
+
+    async def _read_log(self) -> None:
+        at = await self._last_checkpoint()
+        scanned = 0
+        while True:
+            while at < self._log.next_offset:
+                part = self._log.read(at, bytes_max=SCAN_BYTES)
+                for position, header in iter_batches(part.data):
+                    if is_of_delays(header.attributes):
+                        fact = fact_of(part.data, position, header)
+                        if fact is not None:
+                            self._machine.apply(fact)
+                at = part.next_offset
+                scanned += len(part.data)
+                await asyncio.sleep(0)
+            if self._machine.wind(self._now()) and at == self._log.next_offset:
+                break
+            await asyncio.sleep(0)
+        self._checkpoint_due = self._log.appended_bytes + max(0, CHECKPOINT_BYTES - scanned)
+        self.is_loaded = True
+
+    async def _last_checkpoint(self) -> Offset:
+        """Where the last one begins that is whole; the log's start where there is none."""
+        seen = 0
+        for segment in reversed(list(self._log.segments)):
+            found = begin = None
+            content, position = segment.content(), 0
+            while position < len(content):
+                length, attributes = _LENGTH_AND_ATTRIBUTES.unpack_from(content, position)
+                if attributes & CONTROL:
+                    header = parse_header(content, position)
+                    fact = fact_of(content, position, header)
+                    if isinstance(fact, CheckpointPart):
+                        begin = header.base_offset if fact.part == 0 else begin
+                        found = begin if fact.part == fact.parts - 1 and begin is not None else found
+                position += length + LENGTH_END
+                seen += 1
+                if seen % HEADERS_PER_TURN == 0:
+                    await asyncio.sleep(0)
+            if found is not None and found >= self._log.start_offset:
+                return found
+        return self._log.start_offset
+
+    # Names
+
+    def _name(self, id_: int) -> str:
+        at = self._partition.at
+        return f"{at.topic}/{at.partition}/{id_}"
+
+    def _now(self) -> int:
+        return self._shared.clock.wall_ms()
+
+
+class Shelves:
+    """The control batches whose records were asked for last."""
+
+    def __init__(self, partition: Partition) -> None:
+        self._partition = partition
+        self._by_place: OrderedDict[Offset, Shelf] = OrderedDict()
+        self._size_bytes = 0
+
+    def at(self, place: Offset) -> Shelf:
+        shelf = self._by_place.get(place)
+        if shelf is not None:
+            self._by_place.move_to_end(place)
+            return shelf
+        data = self._partition.log.read(place, bytes_max=1).data
+        fact = fact_of(data, 0, parse_header(data))
+        assert isinstance(fact, Parked | Carried), f"no message is parked at {place} of {self._partition.at}"
+        shelf = self._by_place[place] = Shelf(fact, inflated_bytes_max=INFLATED_BYTES_MAX)
+        self._size_bytes += shelf.size_bytes
+        while self._size_bytes > SHELVES_BYTES_MAX and len(self._by_place) > 1:
+            self._size_bytes -= self._by_place.popitem(last=False)[1].size_bytes
+        return shelf
+
+
+class DelayKeeper:
+    """Of all partitions this broker leads."""
+
+    def __init__(self, partitions: PartitionTable, shared: Surroundings) -> None:
+        self._partitions = partitions
+        self._shared = shared
+        self.facts = shared.facts
+        self._kept: dict[Partition, PartitionDelays] = {}
+        partitions.listen(self.look)
+        self.look()
+
+    def look(self) -> None:
+        """Who leads may have changed, or what topics are set to."""
+        wanted = {
+            each: each.leader_epoch
+            for each in self._partitions
+            if each.leading is not None and each.config.delay and not each.config.compact
+        }
+        for partition, delays in list(self._kept.items()):
+            if wanted.get(partition) != delays.leader_epoch:
+                delays.close()
+                partition.delays = None
+                del self._kept[partition]
+        for partition in [each for each in wanted if each not in self._kept]:
+            self._kept[partition] = partition.delays = PartitionDelays(partition, self._shared)
+
+    def of(self, topic: str, partition: int) -> PartitionDelays | None:
+        """None where this broker does not lead it, or it has no delays."""
+        found = self._partitions.named(topic, partition)
+        return None if found is None else self._kept.get(found)
+
+    def pending(self) -> Iterable[tuple[Partition, int]]:
+        return [(partition, len(delays)) for partition, delays in self._kept.items()]
+
+    async def close(self) -> None:
+        for delays in self._kept.values():
+            delays.close()
+            with suppress(asyncio.CancelledError):
+                await delays._loading
+        self._kept.clear()

@@ -1,0 +1,292 @@
+"""What a log says of delayed messages: control batches that consumers skip, and batches of messages that came due.
+
+A control batch holds one record. Its key has Kafka's form, so that every client knows it for a control record, and a
+type of our own, so that none makes anything of it:
+
+    key    i16 0, i16 type     19713 parked, 19714 carried, 19715 cancelled, 19716 rescheduled, 19717 checkpoint
+
+    value  parked       u8 1, i64 now, i32 n, n * i64 due, the producer's batch as it was sent
+           carried      u8 1, i32 n, n * i64 id, n * i64 due, a batch of these n records
+           cancelled    u8 1, i32 n, n * i64 id
+           rescheduled  u8 1, i32 n, n * i64 id, n * i64 due
+           checkpoint   u8 1, i32 part, i32 parts, i32 n, n * i64 id, n * i64 due, n * i64 place
+
+All big-endian. An id is the offset that the producer was told. A due moment is milliseconds since 1970, negative for
+a schedule that goes on. A place is the offset of the control batch that holds the record now.
+
+A parked batch covers as many offsets as it has records, and keeps its producer's id, epoch and sequence: so a batch
+that is sent again is known again. The others cover one offset.
+
+A batch of messages that came due is like any other, but for attribute bit 14, which no client may set, and headers that
+say which messages they are (delay_headers.py).
+
+Invariant: what is written here is read back the same. Pure. Driven by the broker's delays.
+"""
+
+import struct
+import sys
+from array import array
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+from millpond.core.delivery.delay_headers import headers_told, told
+from millpond.model.errors import InvalidRecord
+from millpond.model.ids import NO_EPOCH, NO_PRODUCER, Offset, ProducerEpoch, TimestampMs
+from millpond.model.ids import Sequence as SequenceNumber
+from millpond.model.ports import Buffer
+from millpond.protocol.compression import Codec, decompress
+from millpond.protocol.records import (
+    HEADER_BYTES,
+    BatchHeader,
+    NewRecord,
+    Record,
+    decode_batch,
+    encode_batch,
+    kernel,
+    parse_header,
+)
+from millpond.protocol.records.encode import seal
+from millpond.protocol.records.header import CONTROL, LOG_APPEND_TIME, MAGIC, MOVED
+
+PARKED, CARRIED, CANCELLED, RESCHEDULED, CHECKPOINT = 19713, 19714, 19715, 19716, 19717
+FORMAT: Final = 1
+CHECKPOINT_ROWS_MAX: Final = 40_000
+"""In one control batch: a megabyte."""
+
+Numbers: TypeAlias = "array[int]"
+
+_KEY: Final = struct.Struct("!hh")
+_PARKED: Final = struct.Struct("!Bqi")
+_COUNTED: Final = struct.Struct("!Bi")
+_CHECKPOINT: Final = struct.Struct("!Biii")
+
+
+class Parked(NamedTuple):
+    base_offset: Offset
+    dues: Numbers
+    batch: memoryview
+    """As its producer sent it."""
+
+
+class Carried(NamedTuple):
+    place: Offset
+    ids: Numbers
+    dues: Numbers
+    batch: memoryview
+
+
+class Cancelled(NamedTuple):
+    ids: Numbers
+
+
+class Rescheduled(NamedTuple):
+    ids: Numbers
+    dues: Numbers
+
+
+class CheckpointPart(NamedTuple):
+    part: int
+    parts: int
+    ids: Numbers
+    dues: Numbers
+    places: Numbers
+
+
+class Moved(NamedTuple):
+    """Delivered: each message, and when it comes next if it does."""
+
+    messages: list[tuple[int, int | None]]
+
+
+Fact = Parked | Carried | Cancelled | Rescheduled | CheckpointPart | Moved
+
+
+# Writing
+
+
+def parked_batch(batch: Buffer, dues: Iterable[int], *, now: int) -> bytes:
+    of = parse_header(batch)
+    numbers = array("q", dues)
+    value = _PARKED.pack(FORMAT, now, len(numbers)) + _bytes(numbers) + bytes(batch)
+    return _control(PARKED, value, now=now, of=of)
+
+
+def carried_batch(
+    records: Sequence[Record], ids: Sequence[int], dues: Sequence[int], *, codec: Codec, now: int
+) -> bytes:
+    inner = encode_batch(
+        [NewRecord(each.value, each.key, each.timestamp, each.headers) for each in records], codec=codec
+    )
+    return _control(CARRIED, _COUNTED.pack(FORMAT, len(ids)) + _columns(ids, dues) + inner, now=now)
+
+
+def cancelled_batch(ids: Sequence[int], *, now: int) -> bytes:
+    return _control(CANCELLED, _COUNTED.pack(FORMAT, len(ids)) + _columns(ids), now=now)
+
+
+def rescheduled_batch(ids: Sequence[int], dues: Sequence[int], *, now: int) -> bytes:
+    return _control(RESCHEDULED, _COUNTED.pack(FORMAT, len(ids)) + _columns(ids, dues), now=now)
+
+
+def checkpoint_batches(ids: Numbers, dues: Numbers, places: Numbers, *, now: int) -> list[bytes]:
+    """At least one, also of nothing."""
+    starts = range(0, max(1, len(ids)), CHECKPOINT_ROWS_MAX)
+    batches = []
+    for part, start in enumerate(starts):
+        rows = slice(start, start + CHECKPOINT_ROWS_MAX)
+        head = _CHECKPOINT.pack(FORMAT, part, len(starts), len(ids[rows]))
+        batches.append(_control(CHECKPOINT, head + _columns(ids[rows], dues[rows], places[rows]), now=now))
+    return batches
+
+
+def moved_batch(
+    messages: Sequence[tuple[Record, str, int | None]], *, codec: Codec, now: int, log_append_time: bool
+) -> bytes:
+    """Records with their ids, and when they come next. Their time is now: a record's age in a log begins when it can be
+    read, or retention would take it before anybody could."""
+    stamp = TimestampMs(now)
+    records = [
+        NewRecord(
+            record.value,
+            record.key,
+            stamp,
+            headers_told(record.headers, message_id=message_id, sent_at=record.timestamp, next_at=next_at),
+        )
+        for record, message_id, next_at in messages
+    ]
+    attributes = MOVED | (LOG_APPEND_TIME if log_append_time else 0)
+    return seal(
+        kernel.encode_new(records, base_timestamp=stamp), codec, _header(len(records), attributes=attributes, now=now)
+    )
+
+
+def _control(kind: int, value: bytes, *, now: int, of: BatchHeader | None = None) -> bytes:
+    """In the place of the batch `of`: as many offsets, the same producer."""
+    record = NewRecord(value, _KEY.pack(0, kind), TimestampMs(now))
+    header = _header(1, attributes=CONTROL, now=now)
+    if of is not None:
+        header = header._replace(
+            last_offset_delta=of.last_offset_delta,
+            producer_id=of.producer_id,
+            producer_epoch=of.producer_epoch,
+            base_sequence=of.base_sequence,
+        )
+    return seal(kernel.encode_new([record], base_timestamp=TimestampMs(now)), Codec.NONE, header)
+
+
+def _header(count: int, *, attributes: int, now: int) -> BatchHeader:
+    return BatchHeader(
+        base_offset=Offset(0),
+        length=0,
+        leader_epoch=NO_EPOCH,
+        magic=MAGIC,
+        crc=0,
+        attributes=attributes,
+        last_offset_delta=count - 1,
+        base_timestamp=TimestampMs(now),
+        max_timestamp=TimestampMs(now),
+        producer_id=NO_PRODUCER,
+        producer_epoch=ProducerEpoch(-1),
+        base_sequence=SequenceNumber(-1),
+        record_count=count,
+    )
+
+
+# Reading
+
+
+def fact_of(buffer: Buffer, position: int, header: BatchHeader) -> Fact | None:
+    """What a batch says of delays; None where that is nothing."""
+    if header.attributes & MOVED:
+        return Moved([told(record.headers) for record in decode_batch(buffer, position)])
+    if not header.is_control or not header.record_count:
+        return None
+    record = decode_batch(buffer, position)[0]
+    if record.key is None or record.value is None or len(record.key) < _KEY.size:
+        return None
+    version, kind = _KEY.unpack_from(record.key)
+    if version != 0 or not PARKED <= kind <= CHECKPOINT:
+        return None
+    if record.value[0] != FORMAT:
+        raise InvalidRecord(f"a note on delays at offset {record.offset} has format {record.value[0]}, not {FORMAT}")
+    return _fact(kind, record.offset, memoryview(record.value))
+
+
+def _fact(kind: int, offset: Offset, value: memoryview) -> Fact:
+    if kind == PARKED:
+        _, _, count = _PARKED.unpack_from(value)
+        (dues,), rest = _numbers(value[_PARKED.size :], count, 1)
+        return Parked(offset, dues, rest)
+    if kind == CHECKPOINT:
+        _, part, parts, count = _CHECKPOINT.unpack_from(value)
+        (ids, dues, places), _ = _numbers(value[_CHECKPOINT.size :], count, 3)
+        return CheckpointPart(part, parts, ids, dues, places)
+    _, count = _COUNTED.unpack_from(value)
+    columns, rest = _numbers(value[_COUNTED.size :], count, 1 if kind == CANCELLED else 2)
+    if kind == CANCELLED:
+        return Cancelled(*columns)
+    return Rescheduled(*columns) if kind == RESCHEDULED else Carried(offset, columns[0], columns[1], rest)
+
+
+def is_of_delays(attributes: int) -> bool:
+    """By the attributes in its header alone: whether a batch may say something of delays."""
+    return attributes & (CONTROL | MOVED) != 0
+
+
+class Shelf:
+    """The records of one control batch, inflated, each decoded when it is asked for."""
+
+    __slots__ = ("_data", "_header", "_ids", "_starts", "codec")
+
+    def __init__(self, fact: Parked | Carried, *, inflated_bytes_max: int) -> None:
+        header = parse_header(fact.batch)
+        content, self.codec = fact.batch[HEADER_BYTES : header.size], header.codec
+        inflated = self.codec is not Codec.NONE
+        self._data = decompress(self.codec, content, bytes_max=inflated_bytes_max) if inflated else bytes(content)
+        self._header = header
+        self._starts = kernel.record_starts(self._data, header.record_count)
+        self._ids: Sequence[int]
+        match fact:
+            case Carried():
+                self._ids = fact.ids.tolist()
+            case Parked(base_offset):
+                self._ids = range(base_offset, base_offset + header.record_count)
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self._data) + 4 * len(self._starts)
+
+    def record(self, id_: int) -> Record:
+        number, header = self._ids.index(id_), self._header
+        found: list[Record] = kernel.decode_records(
+            self._data[self._starts[number] : self._starts[number + 1]],
+            count=1,
+            base_offset=header.base_offset,
+            base_timestamp=header.base_timestamp,
+            append_time=header.max_timestamp if header.is_log_append_time else None,
+        )
+        return found[0]
+
+
+def _columns(*columns: Sequence[int]) -> bytes:
+    return b"".join(_bytes(array("q", column)) for column in columns)
+
+
+def _bytes(numbers: Numbers) -> bytes:
+    if sys.byteorder == "little":
+        numbers = numbers[:]
+        numbers.byteswap()
+    return numbers.tobytes()
+
+
+def _numbers(data: memoryview, count: int, columns: int) -> tuple[list[Numbers], memoryview]:
+    """So many columns of numbers, and what follows them."""
+    size = 8 * count
+    found = []
+    for column in range(columns):
+        numbers = array("q")
+        numbers.frombytes(data[column * size : (column + 1) * size])
+        if sys.byteorder == "little":
+            numbers.byteswap()
+        found.append(numbers)
+    return found, data[columns * size :]

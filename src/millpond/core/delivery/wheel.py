@@ -1,0 +1,192 @@
+"""A hierarchical timer wheel: which of very many keys are due, from milliseconds to centuries.
+
+A moment is a number of milliseconds, read as digits to the base of 64. A key lies on the level of the highest digit
+in which its moment differs from the wheel's own, in the slot of that digit. When the wheel comes to a slot, its keys
+are due or fall to a lower level; so each is looked at once for each digit, at most, and what is empty costs nothing.
+
+What lies far ahead is two numbers in an array, 16 bytes. A key that is cancelled stays where it is until the wheel
+comes by, or until more than half of all that is there is cancelled.
+
+Invariants: nothing is handed out before its moment, whatever the clock does: where it goes back, the wheel does not,
+and what comes in behind it waits in a heap. What was inserted and not cancelled is handed out once.
+Pure: the caller passes `now`. Driven by delays.py.
+"""
+
+import heapq
+from array import array
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+DIGIT_BITS: Final = 6
+LEVELS: Final = 10
+"""Ten digits, 2**60 milliseconds."""
+MOMENT_MAX: Final = (1 << DIGIT_BITS * LEVELS) - 1
+STALE_MIN: Final = 1_000
+"""Fewer cancelled keys than this are not worth a sweep."""
+
+_DIGIT_MASK: Final = (1 << DIGIT_BITS) - 1
+
+
+class Due(NamedTuple):
+    at: int
+    key: int
+
+
+FIRST: Final = Due(-1, -1)
+"""Before all that can be."""
+
+
+class _Slot:
+    __slots__ = ("keys", "moments")
+
+    def __init__(self) -> None:
+        self.moments = array("q")
+        self.keys = array("q")
+
+
+class TimerWheel:
+    def __init__(self, *, now: int = 0) -> None:
+        self._now = now
+        """It never goes back. Everything on the wheel is due later than this."""
+        self._levels: list[dict[int, _Slot]] = [{} for _ in range(LEVELS)]
+        self._masks = [0] * LEVELS
+        """Which slots of a level hold anything, a bit for each."""
+        self._behind: list[Due] = []
+        """A heap of what came in when its moment was not after the wheel's."""
+        self._falling = _Slot()
+        """What is left of the slot that the wheel stands at."""
+        self._cancelled: set[Due] = set()
+        self._count = 0
+        """Of all that lies here, cancelled or not."""
+
+    def __len__(self) -> int:
+        return self._count - len(self._cancelled)
+
+    def insert(self, key: int, at: int) -> None:
+        """A pair of key and moment that is here already may not come again, unless it was cancelled."""
+        if not 0 <= at <= MOMENT_MAX:
+            raise ValueError(f"moment is {at}; allowed is 0 to {MOMENT_MAX}")
+        due = Due(at, key)
+        if self._cancelled and due in self._cancelled:
+            self._cancelled.remove(due)  # it still lies where it was
+            return
+        self._count += 1
+        self._place(key, at)
+
+    def cancel(self, key: int, at: int) -> None:
+        """Of something that is here."""
+        self._cancelled.add(Due(at, key))
+        if len(self._cancelled) > max(STALE_MIN, self._count // 2):
+            self._sweep()
+
+    def next_at(self) -> int | None:
+        """When to look again: nothing is due before. None where nothing is here."""
+        moments = [self._behind[0].at] if self._behind else []
+        if self._falling.keys:
+            moments.append(self._now)
+        elif (ahead := self._next_slot()) is not None:
+            moments.append(ahead[0])
+        return min(moments, default=None)
+
+    def advance(self, now: int, *, work_max: int = 1 << 62) -> list[Due]:
+        """What is due by now, the earliest first. After `work_max` keys the rest waits for the next call, and
+        `next_at` still says now or earlier."""
+        found: list[Due] = []
+        while self._behind and self._behind[0].at <= now and work_max > 0:
+            found.append(heapq.heappop(self._behind))
+            work_max -= 1
+        while now >= self._now and work_max > 0:
+            if self._falling.keys:
+                work_max -= self._fall(work_max, found)
+                continue
+            ahead = self._next_slot()
+            if ahead is None or ahead[0] > now:
+                self._now = now
+                break
+            self._now, level, digit = ahead
+            self._falling = self._levels[level].pop(digit)
+            self._masks[level] &= ~(1 << digit)
+        self._count -= len(found)
+        if self._cancelled:
+            stale = self._cancelled.intersection(found)
+            self._cancelled -= stale
+            found = [each for each in found if each not in stale]
+        found.sort()
+        return found
+
+    def first(self, count: int, *, after: Due = FIRST) -> list[Due]:
+        """The next that come due behind `after`, in order. Looks only into as many slots as it takes."""
+        found: list[Due] = []
+        for group in self._in_order():
+            live = (each for each in group if each > after and each not in self._cancelled)
+            found += heapq.nsmallest(count - len(found), live)
+            if len(found) >= count:
+                break
+        return found
+
+    def __iter__(self) -> Iterator[Due]:
+        """All that is here and not cancelled, in no order."""
+        for due in self._all():
+            if due not in self._cancelled:
+                yield due
+
+    # Within
+
+    def _place(self, key: int, at: int) -> None:
+        if at <= self._now:
+            heapq.heappush(self._behind, Due(at, key))
+            return
+        level = ((at ^ self._now).bit_length() - 1) // DIGIT_BITS
+        digit = at >> DIGIT_BITS * level & _DIGIT_MASK
+        slot = self._levels[level].get(digit)
+        if slot is None:
+            slot = self._levels[level][digit] = _Slot()
+            self._masks[level] |= 1 << digit
+        slot.moments.append(at)
+        slot.keys.append(key)
+
+    def _next_slot(self) -> tuple[int, int, int] | None:
+        """When it comes, its level and its digit. All that is on a lower level comes before what is on a higher."""
+        for level, mask in enumerate(self._masks):
+            if mask:
+                digit = (mask & -mask).bit_length() - 1
+                above = DIGIT_BITS * (level + 1)
+                return (self._now >> above << above | digit << DIGIT_BITS * level), level, digit
+        return None
+
+    def _fall(self, work_max: int, found: list[Due]) -> int:
+        """Of the slot that the wheel stands at the first moment of. How many keys were looked at."""
+        slot = self._falling
+        count = min(len(slot.keys), work_max)
+        moments, keys = slot.moments[-count:], slot.keys[-count:]
+        del slot.moments[-count:], slot.keys[-count:]
+        for at, key in zip(moments, keys, strict=True):
+            if at <= self._now:
+                found.append(Due(at, key))
+            else:
+                self._place(key, at)
+        return count
+
+    def _in_order(self) -> Iterator[Iterable[Due]]:
+        """Groups of which each comes before the next."""
+        if self._falling.keys:  # among what it has brought to lower levels
+            yield self._all()
+            return
+        yield self._behind
+        for level in self._levels:
+            for digit in sorted(level):
+                yield map(Due, level[digit].moments, level[digit].keys)
+
+    def _all(self) -> Iterator[Due]:
+        yield from self._behind
+        for level in self._levels:
+            for slot in level.values():
+                yield from map(Due, slot.moments, slot.keys)
+        yield from map(Due, self._falling.moments, self._falling.keys)
+
+    def _sweep(self) -> None:
+        live = list(self)
+        self._levels, self._masks = [{} for _ in range(LEVELS)], [0] * LEVELS
+        self._behind, self._falling, self._cancelled, self._count = [], _Slot(), set(), len(live)
+        for at, key in live:
+            self._place(key, at)

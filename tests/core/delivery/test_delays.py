@@ -1,0 +1,217 @@
+"""The machine of delayed messages against a plain dictionary; and read anew from the facts that it was told."""
+
+import random
+from array import array
+from collections.abc import Callable
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from millpond.core.delivery.delays import Delays
+from millpond.core.delivery.parked_format import (
+    Cancelled,
+    Carried,
+    CheckpointPart,
+    Fact,
+    Parked,
+    Rescheduled,
+    cancelled_batch,
+    carried_batch,
+    checkpoint_batches,
+    fact_of,
+    moved_batch,
+    parked_batch,
+    rescheduled_batch,
+)
+from millpond.core.delivery.wheel import Due
+from millpond.model.ids import LeaderEpoch, Offset, TimestampMs
+from millpond.protocol.compression import Codec
+from millpond.protocol.records import NewRecord, check_batch, decode_batch, encode_batch, stamp
+
+START = 1_767_225_600_000
+DELAYS = st.one_of(st.integers(0, 100), st.integers(0, 1_000_000), st.integers(0, 400 * 86_400_000))
+EVERY_MS = 60_000
+"""The schedules here fire a minute after they fired."""
+
+
+class DelaysAgainstADictionary(RuleBasedStateMachine):
+    """All facts go through their bytes, as they do in a log."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = START
+        self.machine = Delays()
+        assert self.machine.wind(self.now)
+        self.waiting: dict[int, int] = {}
+        self.recurring: set[int] = set()
+        self.log: list[tuple[int, bytes]] = []
+        self.next_offset = 0
+
+    def write(self, batch: bytes) -> Fact:
+        data = bytearray(batch)
+        stamp(data, base_offset=Offset(self.next_offset), leader_epoch=LeaderEpoch(1))
+        header = check_batch(data)
+        self.log.append((self.next_offset, bytes(data)))
+        self.next_offset = header.next_offset
+        fact = fact_of(data, 0, header)
+        assert fact is not None
+        return fact
+
+    def tell(self, batch: bytes) -> None:
+        self.machine.apply(self.write(batch))
+
+    @rule(delays=st.lists(DELAYS, min_size=1, max_size=4), recurs=st.booleans())
+    def park(self, delays: list[int], recurs: bool) -> None:
+        base = self.next_offset
+        dues = [self.now + delay for delay in delays]
+        batch = encode_batch([NewRecord(b"%d" % each, timestamp=TimestampMs(1)) for each in dues])
+        self.tell(parked_batch(batch, [-each if recurs else each for each in dues], now=self.now))
+        ids = range(base, base + len(dues))
+        self.waiting |= dict(zip(ids, dues, strict=True))
+        self.recurring |= set(ids) if recurs else set()
+
+    @rule(step=DELAYS, count_max=st.integers(1, 6), fails=st.booleans())
+    def deliver(self, step: int, count_max: int, fails: bool) -> None:
+        self.now += step
+        found = self.machine.due(self.now, count_max=count_max)
+        for each in found:
+            assert self.waiting[each.id] == each.due <= self.now
+            assert each.is_recurring == (each.id in self.recurring)
+        if found and not fails:
+            record = decode_batch(encode_batch([NewRecord(b"x", timestamp=TimestampMs(1))]))[0]
+            nexts = [self.now + EVERY_MS if each.is_recurring else None for each in found]
+            messages = [(record, f"t/0/{each.id}", at) for each, at in zip(found, nexts, strict=True)]
+            self.tell(moved_batch(messages, codec=Codec.NONE, now=self.now, log_append_time=False))
+            for each, at in zip(found, nexts, strict=True):
+                if at is None:
+                    del self.waiting[each.id]
+                else:
+                    self.waiting[each.id] = at
+        self.machine.put_back(found)
+
+    @precondition(lambda self: self.waiting)
+    @rule(choice=st.integers(0, 1 << 30), delay=st.none() | DELAYS)
+    def cancel_or_reschedule(self, choice: int, delay: int | None) -> None:
+        id_ = sorted(self.waiting)[choice % len(self.waiting)]
+        if delay is None:
+            self.tell(cancelled_batch([id_], now=self.now))
+            del self.waiting[id_]
+        else:
+            due = self.now + delay
+            self.tell(rescheduled_batch([id_], [-due if id_ in self.recurring else due], now=self.now))
+            self.waiting[id_] = due
+
+    @precondition(lambda self: self.waiting)
+    @rule(part=st.floats(0, 1))
+    def carry_and_forget(self, part: float) -> None:
+        """Retention takes the oldest of the log."""
+        before = Offset(int(self.next_offset * part))
+        while messages := self.machine.placed_before(before, count_max=3):
+            records = decode_batch(encode_batch([NewRecord(b"y", timestamp=TimestampMs(1)) for _ in messages]))
+            dues = [-each.due if each.is_recurring else each.due for each in messages]
+            ids = [each.id for each in messages]
+            self.tell(carried_batch(records, ids, dues, codec=Codec.NONE, now=self.now))
+        place = self.machine.first_place()
+        assert place is None or place >= before
+        self.log = [each for each in self.log if each[0] >= before]
+
+    @rule()
+    def checkpoint(self) -> None:
+        for batch in checkpoint_batches(*self.machine.rows(), now=self.now):
+            self.tell(batch)
+
+    @rule(work_max=st.integers(1, 3), from_checkpoint=st.booleans())
+    def read_anew(self, work_max: int, from_checkpoint: bool) -> None:
+        """As the next leader does, from the start of the log or from its last checkpoint."""
+        facts = [fact_of(data, 0, check_batch(data)) for _, data in self.log]
+        starts = [number for number, fact in enumerate(facts) if isinstance(fact, CheckpointPart) and not fact.part]
+        self.machine = Delays()
+        for fact in facts[starts[-1] if from_checkpoint and starts else 0 :]:
+            assert fact is not None
+            self.machine.apply(fact)
+        while not self.machine.wind(self.now, work_max=work_max):
+            pass
+
+    @invariant()
+    def knows_what_waits(self) -> None:
+        assert len(self.machine) == len(self.waiting)
+        expected = sorted((due, id_) for id_, due in self.waiting.items())
+        assert [(each.due, each.id) for each in self.machine.first(1_000)] == expected
+        if expected:
+            assert [each.id for each in self.machine.first(2, after=Due(*expected[0]))] == [
+                id_ for _, id_ in expected[1:3]
+            ]
+            next_at = self.machine.next_at()
+            assert next_at is not None
+            assert next_at <= expected[0][0]
+
+
+TestDelaysAgainstADictionary = DelaysAgainstADictionary.TestCase
+
+
+def machine_with(*dues: int) -> Delays:
+    machine = Delays()
+    machine.apply(Parked(Offset(0), array("q", dues), memoryview(b"")))
+    while not machine.wind(START):
+        pass
+    return machine
+
+
+def test_a_checkpoint_of_several_parts_counts_when_all_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("millpond.core.delivery.parked_format.CHECKPOINT_ROWS_MAX", 4)
+    machine = machine_with(*range(START, START + 10))
+    parts = [fact_of(each, 0, check_batch(each)) for each in checkpoint_batches(*machine.rows(), now=START)]
+    assert len(parts) == 3
+    read = Delays()
+    for part in (parts[0], parts[1], *parts):  # a leader that was interrupted, and another
+        assert part is not None
+        read.apply(part)
+    assert read.wind(START)
+    assert read.rows() == machine.rows()
+    torn = Delays()
+    for part in (parts[1], parts[2]):
+        assert part is not None
+        torn.apply(part)
+    assert len(torn) == 0
+
+
+def test_a_million_messages_take_less_than_a_hundred_bytes_each() -> None:
+    import tracemalloc  # noqa: PLC0415
+
+    rng, count = random.Random(1), 100_000
+    dues = array("q", [START + rng.randrange(86_400_000) for _ in range(count)])
+    tracemalloc.start()
+    before, _ = tracemalloc.get_traced_memory()
+    machine = machine_with(*dues)
+    after, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(machine) == count
+    assert (after - before) / count < 100
+
+
+FACTS: list[Callable[[], tuple[bytes, Fact]]] = [
+    lambda: (cancelled_batch([3, 4], now=1), Cancelled(array("q", [3, 4]))),
+    lambda: (rescheduled_batch([3], [-9], now=1), Rescheduled(array("q", [3]), array("q", [-9]))),
+]
+
+
+@pytest.mark.parametrize("make", FACTS)
+def test_facts_come_back_from_their_bytes(make: Callable[[], tuple[bytes, Fact]]) -> None:
+    batch, fact = make()
+    assert fact_of(batch, 0, check_batch(batch)) == fact
+
+
+def test_a_parked_batch_holds_what_its_producer_sent() -> None:
+    sent = encode_batch([NewRecord(b"a", timestamp=TimestampMs(1)), NewRecord(b"b", timestamp=TimestampMs(2))])
+    batch = parked_batch(sent, [5, 6], now=4)
+    header = check_batch(batch)
+    assert (header.is_control, header.record_count, header.last_offset_delta) == (True, 1, 1)
+    fact = fact_of(batch, 0, header)
+    assert isinstance(fact, Parked)
+    assert bytes(fact.batch) == sent
+    assert fact.dues.tolist() == [5, 6]
+    carried = carried_batch(decode_batch(sent), [7, 3], [5, -6], codec=Codec.NONE, now=4)
+    found = fact_of(carried, 0, check_batch(carried))
+    assert isinstance(found, Carried)
+    assert (found.ids.tolist(), found.dues.tolist()) == ([7, 3], [5, -6])
