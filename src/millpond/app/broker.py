@@ -132,7 +132,17 @@ class Broker:
         kafka = Address("localhost", server.port) if at.is_wildcard else at
         await doors.open(node, kafka=kafka, network=server.facts, requests=dispatcher.facts, on_error=on_error)
         pause = settings.upkeep_seconds
-        work = [keep_up(parts.metadata, parts.partitions, node.delays, clock, pause_seconds=pause, on_error=on_error)]
+        work = [
+            keep_up(
+                parts.metadata,
+                parts.partitions,
+                node.delays,
+                node.queues,
+                clock,
+                pause_seconds=pause,
+                on_error=on_error,
+            )
+        ]
         if parts.cluster is not None:
             work.append(parts.life.run())
             work.append(keep_in_sync(parts.metadata, parts.partitions, clock, on_error=on_error))

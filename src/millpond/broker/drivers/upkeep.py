@@ -11,7 +11,8 @@ from millpond.broker.drivers.delays import DelayKeeper
 from millpond.broker.drivers.metadata import MetadataLog
 from millpond.broker.drivers.partition import Partition
 from millpond.broker.drivers.partitions import PartitionTable
-from millpond.model.errors import LogClosed, NotLeader, StorageError
+from millpond.broker.drivers.queues import Queues
+from millpond.model.errors import CoordinatorUnavailable, LogClosed, NotLeader, StorageError
 from millpond.model.ids import Offset
 from millpond.model.ports import Clock
 
@@ -20,6 +21,7 @@ async def keep_up(
     metadata: MetadataLog,
     partitions: PartitionTable,
     delays: DelayKeeper,
+    queues: Queues,
     clock: Clock,
     *,
     pause_seconds: float,
@@ -31,13 +33,25 @@ async def keep_up(
         delays.look()
         for partition in list(partitions):
             try:
+                await remove_acknowledged(partition, queues)
                 until = await removable(partition, clock.wall_ms())
                 await partition.log.upkeep(now_ms=clock.wall_ms(), until=until)
                 await partition.log.compact(now_ms=clock.wall_ms(), until=partition.high_watermark)
-            except (LogClosed, NotLeader):
-                continue  # its topic was deleted meanwhile, or another broker leads it
+            except (LogClosed, NotLeader, CoordinatorUnavailable):
+                continue  # its topic was deleted meanwhile, or another broker leads it, or its queues
             except StorageError as error:
                 on_error(error)
+
+
+async def remove_acknowledged(partition: Partition, queues: Queues) -> None:
+    """Of a topic that keeps messages only until every queue group has acknowledged them."""
+    if not partition.config.retains_unacknowledged or partition.leading is None:
+        return
+    start = await queues.acknowledged_by_all(partition)
+    if start > partition.log.start_offset:
+        if partition.delays is not None:
+            await partition.delays.make_way(start)
+        await partition.log.delete_before(start)
 
 
 async def removable(partition: Partition, now_ms: int) -> Offset:

@@ -1,1 +1,1 @@
-"""Messages one by one, on a log: who has which for how long and what becomes of it; delayed ones, until they are due."""
+"""Messages one by one, on a log: who has which, and what becomes of it; delayed ones, until they are due."""

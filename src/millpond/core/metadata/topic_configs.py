@@ -234,6 +234,13 @@ _KEYS = (
         "Whether records may ask to be delivered later (headers millpond-delay-ms, millpond-deliver-at, "
         "millpond-cron). Not with the policy compact.",
     ),
+    _choice(
+        "millpond.retention",
+        "millpond.retention",
+        ("time", "acked"),
+        "With acked, a message is removed once every queue group of the topic has acknowledged it; with time, messages "
+        "stay for replay. retention.ms and retention.bytes hold in both.",
+    ),
     _switch(
         "millpond.verify.reads",
         "millpond.verify.reads",
@@ -270,6 +277,8 @@ class TopicConfig:
     unclean_leader_election: bool
     verify_reads: bool
     delay: bool
+    retains_unacknowledged: bool
+    """And nothing else: what every queue group has acknowledged is removed."""
 
 
 def check_topic_configs(overrides: Mapping[str, str]) -> None:
@@ -322,6 +331,7 @@ def effective(topic_overrides: Mapping[str, str], broker_defaults: Mapping[str, 
         unclean_leader_election=values["unclean.leader.election.enable"] is True,
         verify_reads=values["millpond.verify.reads"] is True,
         delay=values["millpond.delay"] == "on",
+        retains_unacknowledged=values["millpond.retention"] == "acked",
     )
 
 

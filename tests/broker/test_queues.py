@@ -1,0 +1,249 @@
+"""Queue groups of one broker: leases, retries, dead letters, times to live, keys, priorities; over restarts."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from millpond.broker.drivers.partition import Partition
+from millpond.broker.drivers.queue_partition import QueuePartition, Want
+from millpond.broker.node import Node
+from millpond.broker.operations import produce
+from millpond.core.delivery.ledger import Verdict
+from millpond.core.delivery.states import Outcome
+from millpond.core.metadata.alterations import AlterConfigs, ConfigItem, OfGroup, alter_configs
+from millpond.core.metadata.controller import NewTopic, create_topics
+from millpond.core.metadata.decisions import Refused
+from millpond.model.errors import LeaseLost, NotLeader
+from millpond.model.ids import Offset, TimestampMs
+from millpond.protocol.records import Headers, NewRecord, Record, decode_batch, encode_batch, iter_batches
+from tests.broker.clusters import Machine, SimCluster
+from tests.broker.test_cluster import until
+from tests.broker.test_movement import with_brokers
+
+TOPIC, GROUP = "jobs", "workers"
+FEW = {"share.coordinator.state.topic.num.partitions": "1"}
+LOCK_MS = 5_000
+
+
+def node_of(machine: Machine) -> Node:
+    assert machine.broker is not None
+    return machine.broker.node
+
+
+def partition_of(node: Node, topic: str = TOPIC) -> Partition:
+    found = node.partitions.named(topic, 0)
+    assert found is not None
+    return found
+
+
+async def make(node: Node, *, group: dict[str, str] | None = None, topic: tuple[tuple[str, str], ...] = ()) -> None:
+    wanted = [NewTopic(name=TOPIC, partitions=1, configs=topic)]
+    await node.metadata.decide(lambda image: create_topics(image, wanted, static=node.static, rng=node.rng))
+    if group:
+        await configure(node, **group)
+
+
+async def configure(node: Node, **settings: str) -> None:
+    items = tuple(ConfigItem(name, value) for name, value in settings.items())
+    request = AlterConfigs(target=OfGroup(GROUP), items=items)
+    decision = await node.metadata.decide(lambda image: alter_configs(image, [request], static=node.static))
+    assert not any(isinstance(answer, Refused) for answer in decision.answers)
+
+
+async def send(node: Node, *records: NewRecord) -> None:
+    stamped = [each._replace(timestamp=TimestampMs(node.clock.wall_ms())) for each in records]
+    pending = produce.begin(
+        partition_of(node), bytearray(encode_batch(stamped)), now_ms=node.clock.wall_ms(), acks_all=True
+    )
+    (produced,) = await produce.finish([pending])
+    assert produced.error is None
+
+
+async def queue_of(node: Node, group: str = GROUP) -> QueuePartition:
+    return await node.queues.at(group, partition_of(node))
+
+
+async def receive(
+    node: Node, count: int = 100, *, holder: str = "anna", group: str = GROUP
+) -> list[tuple[Record, int]]:
+    queue = await queue_of(node, group)
+    taken = queue.take(Want(holder, count, 1 << 20, LOCK_MS))
+    await queue.keep()
+    return queue.records(taken)
+
+
+async def say(node: Node, outcome: Outcome, *offsets: int, holder: str = "anna", reason: str = "") -> None:
+    queue = await queue_of(node)
+    await queue.acknowledge([Verdict(each, each, outcome) for each in offsets], holder=holder, reason=reason)
+
+
+def letters(node: Node) -> list[Record]:
+    partition = node.partitions.named(f"{TOPIC}.dlq", 0)
+    if partition is None:
+        return []
+    data = partition.read(Offset(0), bytes_max=1 << 20).data
+    return [record for position, _ in iter_batches(data) for record in decode_batch(data, position)]
+
+
+def values(got: Sequence[tuple[Record, int]]) -> list[bytes | None]:
+    return [record.value for record, _ in got]
+
+
+def messages(*texts: str, headers: Headers = ()) -> list[NewRecord]:
+    return [NewRecord(text.encode(), headers=headers) for text in texts]
+
+
+@with_brokers(1, configs=FEW)
+async def test_what_was_acknowledged_stays_so_after_a_power_cut_and_leases_go_on(cluster: SimCluster) -> None:
+    machine = cluster[1]
+
+    async def before() -> None:
+        node = node_of(machine)
+        await make(node)
+        await send(node, *messages("a", "b", "c", "d"))
+        assert values(await receive(node, 3)) == [b"a", b"b", b"c"]
+        await say(node, Outcome.ACCEPT, 0)
+
+    async def after() -> None:
+        node = node_of(machine)
+        assert values(await receive(node, holder="bert")) == [b"d"], "b and c are still held, and a is done"
+        await say(node, Outcome.ACCEPT, 1)  # by whoever held it before the power was cut
+        with pytest.raises(LeaseLost):
+            await say(node, Outcome.ACCEPT, 1)
+        await asyncio.sleep(LOCK_MS / 1000)
+        assert [(record.value, attempt) for record, attempt in await receive(node)] == [(b"c", 2), (b"d", 2)]
+
+    await machine.host.run(before())
+    machine.cut_power()
+    await machine.start()
+    await machine.host.run(after())
+
+
+@with_brokers(1, configs=FEW)
+async def test_a_message_that_fails_too_often_is_buried_once_and_says_why(cluster: SimCluster) -> None:
+    machine = cluster[1]
+
+    async def steps() -> None:
+        node = node_of(machine)
+        await make(node, group={"share.delivery.count.limit": "2"})
+        forged = (("millpond-dead-attempts", b"99"), ("kind", b"job"))
+        await send(node, *messages("bad", headers=forged), *messages("good"))
+        for attempt in (1, 2):
+            ((record, seen), (good, _)) = sorted(await receive(node))
+            assert (record.value, seen) == (b"bad", attempt)
+            await say(node, Outcome.RELEASE, 0, reason="cannot parse")
+            await say(node, Outcome.RELEASE if attempt == 1 else Outcome.ACCEPT, good.offset)
+        await until(lambda: len(letters(node)) > 0)
+        (letter,) = letters(node)
+        assert letter.value == b"bad"
+        assert dict(letter.headers) == {
+            "kind": b"job",
+            "millpond-dead-topic": TOPIC.encode(),
+            "millpond-dead-partition": b"0",
+            "millpond-dead-offset": b"0",
+            "millpond-dead-attempts": b"2",
+            "millpond-dead-error": b"cannot parse",
+            "millpond-dead-group": GROUP.encode(),
+        }
+        queue = await queue_of(node)
+        await until(lambda: queue.ledger.unfinished == 0)
+        assert await receive(node) == []
+
+    await machine.host.run(steps())
+
+
+@with_brokers(1, configs=FEW)
+async def test_a_message_that_has_outlived_its_time_is_not_delivered(cluster: SimCluster) -> None:
+    machine = cluster[1]
+
+    async def steps() -> None:
+        node = node_of(machine)
+        await make(node)
+        short, nonsense = (("millpond-ttl-ms", b"1000"),), (("millpond-ttl-ms", b"soon"),)
+        await send(node, *messages("old", headers=short), *messages("kept"), *messages("odd", headers=nonsense))
+        await asyncio.sleep(2)
+        await send(node, *messages("young", headers=short))
+        assert values(await receive(node)) == [b"kept", b"odd", b"young"]
+        assert (await queue_of(node)).ledger.counts["expired"] == 1
+
+    await machine.host.run(steps())
+
+
+@with_brokers(1, configs=FEW)
+async def test_messages_of_one_key_come_one_at_a_time_and_others_go_past(cluster: SimCluster) -> None:
+    machine = cluster[1]
+
+    async def steps() -> None:
+        node = node_of(machine)
+        await make(node, group={"millpond.order": "key", "millpond.retry.backoff.ms": "1000"})
+        keyed = [NewRecord(f"{key}{number}".encode(), key=key.encode()) for number in (1, 2) for key in "xyz"]
+        await send(node, *keyed)
+        assert values(await receive(node)) == [b"x1", b"y1", b"z1"]
+        await say(node, Outcome.RELEASE, 0)
+        await say(node, Outcome.ACCEPT, 1)
+        assert values(await receive(node)) == [b"y2"], "x waits for its first, which has to come again"
+        await asyncio.sleep(1)
+        assert values(await receive(node)) == [b"x1"]
+        await say(node, Outcome.ACCEPT, 0)
+        assert values(await receive(node)) == [b"x2"]
+
+    await machine.host.run(steps())
+
+
+@with_brokers(1, configs=FEW)
+async def test_higher_priorities_come_first_and_keep_it_when_they_come_again(cluster: SimCluster) -> None:
+    machine = cluster[1]
+
+    async def steps() -> None:
+        node = node_of(machine)
+        await make(node, group={"millpond.priority": "strict"})
+        for text, priority in (("low", b"low"), ("normal", b"5"), ("high", b"high"), ("higher", b"9")):
+            await send(node, *messages(text, headers=(("millpond-priority", priority),)))
+        assert values(await receive(node, 2)) == [b"high", b"higher"]
+        await say(node, Outcome.RELEASE, 2)
+        assert values(await receive(node, 1)) == [b"high"]
+        assert values(await receive(node, 2)) == [b"normal", b"low"]
+
+    await machine.host.run(steps())
+
+
+@with_brokers(1, configs=FEW)
+async def test_a_point_to_point_topic_forgets_what_all_its_groups_have_acknowledged(cluster: SimCluster) -> None:
+    machine = cluster[1]
+
+    async def steps() -> None:
+        node = node_of(machine)
+        await make(node, topic=(("millpond.retention", "acked"),))
+        for text in "abc":
+            await send(node, *messages(text))
+        other = "auditors"
+        await receive(node, 2)
+        await receive(node, 1, group=other)
+        await say(node, Outcome.ACCEPT, 0, 1)
+        assert await node.queues.acknowledged_by_all(partition_of(node)) == 0
+        queue = await queue_of(node, other)
+        await queue.acknowledge([Verdict(0, 0, Outcome.ACCEPT)], holder="anna")
+        await until(lambda: partition_of(node).log.start_offset == 1, seconds=200)
+        assert values(await receive(node, group=other)) == [b"b", b"c"]
+
+    await machine.host.run(steps())
+
+
+@with_brokers(1, configs=FEW)
+async def test_a_group_with_new_settings_goes_on_where_it_was(cluster: SimCluster) -> None:
+    machine = cluster[1]
+
+    async def steps() -> None:
+        node = node_of(machine)
+        await make(node)
+        await send(node, *messages("a", "b"))
+        await receive(node, 1)
+        before = await queue_of(node)
+        await configure(node, **{"share.delivery.count.limit": "1"})
+        assert before.failure is not None
+        assert not isinstance(before.failure, NotLeader)
+        assert values(await receive(node)) == [b"b"]
+        await say(node, Outcome.ACCEPT, 0)
+
+    await machine.host.run(steps())
