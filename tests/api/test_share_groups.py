@@ -9,6 +9,7 @@ from millpond.api.kafka.handlers import share_group_describe, share_group_heartb
 from millpond.api.kafka.served import SERVED
 from millpond.protocol.messages import incremental_alter_configs as configs
 from millpond.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from millpond.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from millpond.protocol.messages.delete_groups import DeleteGroupsRequest
 from millpond.protocol.messages.describe_groups import DescribeGroupsRequest
 from millpond.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -99,14 +100,32 @@ def test_requests_of_other_kinds_do_not_find_it(peer: Peer, name: str) -> None:
     assert peer.ask(ShareGroupDescribeRequest(group_ids=["nobody"])).groups[0].error_code == 69
 
 
+def configure(peer: Peer, group: str, setting: str, value: str) -> None:
+    item = configs.AlterableConfig(name=setting, config_operation=0, value=value)
+    of = configs.AlterConfigsResource(resource_type=32, resource_name=group, configs=[item])
+    assert peer.ask(configs.IncrementalAlterConfigsRequest(resources=[of])).responses[0].error_code == 0
+
+
 def test_a_group_beats_as_its_settings_say(peer: Peer, name: str) -> None:
     create(peer, name)
-    item = configs.AlterableConfig(name="share.heartbeat.interval.ms", config_operation=0, value="250")
-    of = configs.AlterConfigsResource(resource_type=32, resource_name="g", configs=[item])
     assert beat(peer, "g", "ana", 0, name).heartbeat_interval_ms == 1_000
-    assert peer.ask(configs.IncrementalAlterConfigsRequest(resources=[of])).responses[0].error_code == 0
+    configure(peer, "g", "share.heartbeat.interval.ms", "250")
     assert beat(peer, "g", "ana", 1).heartbeat_interval_ms == 250
     assert beat(peer, "other", "ana", 0, name).heartbeat_interval_ms == 1_000
+
+
+def test_so_does_a_consumer_group(peer: Peer, name: str) -> None:
+    create(peer, name)
+    joining = ConsumerGroupHeartbeatRequest(
+        group_id="c",
+        member_id="ana",
+        rebalance_timeout_ms=1_000,
+        subscribed_topic_names=[name],
+        topic_partitions=[],
+    )
+    assert peer.ask(joining).heartbeat_interval_ms == 700
+    configure(peer, "c", "consumer.heartbeat.interval.ms", "250")
+    assert peer.ask(joining).heartbeat_interval_ms == 250
 
 
 def test_a_broker_that_restarts_knows_its_members(tmp_path: Path, name: str) -> None:

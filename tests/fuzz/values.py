@@ -9,6 +9,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from millpond.core.metadata.group_configs import GROUP_KEYS
 from millpond.core.metadata.topic_configs import TOPIC_KEYS
 from millpond.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
@@ -73,7 +74,7 @@ _GENERATION_FIELDS = {"generation_id", "generation_id_or_member_epoch", "member_
 _TEXTS: dict[str, Sequence[str]] = {
     "protocol_type": ("consumer",) * 9 + ("connect",),
     "protocol_name": ("range", "roundrobin"),
-    "configuration_keys": (*TOPIC_KEYS, "num.partitions"),
+    "configuration_keys": (*TOPIC_KEYS, *GROUP_KEYS, "num.partitions"),
     "states_filter": ("Stable", "Empty", "stable", "Dead"),
     "types_filter": ("classic", "consumer", "share"),
     "resource_name": (*TOPICS, "1", ""),
@@ -95,7 +96,7 @@ _INTS: dict[str, Sequence[int]] = {
     "num_partitions": (1, 2, -1),
     "count": (3, 4),
     "broker_ids": (1, 1, 1, 2),
-    "resource_type": (2, 2, 4),
+    "resource_type": (2, 2, 4, 32),
     "resource_types": (2, 4, 8, 16, 32),
     "config_operation": (0, 1, 2, 3),
     "election_type": (0, 1),
@@ -225,7 +226,7 @@ class RequestMaker:
         if name in _TOPIC_FIELDS or (name == "name" and "Config" not in owner and "Protocol" not in owner):
             return rng.choice(list(TOPICS))
         if name == "name":
-            return rng.choice(("range", "roundrobin") if "Protocol" in owner else list(TOPIC_KEYS))
+            return rng.choice(("range", "roundrobin") if "Protocol" in owner else [*TOPIC_KEYS, *GROUP_KEYS])
         if name in _GROUP_FIELDS:
             return self._member.group if self._is_member else self._group
         if name == "member_id":
@@ -262,7 +263,8 @@ def _make_coherent(values: dict[str, Any], rng: random.Random) -> None:
     """Fields that only make sense together: a setting and its value, a resource and its name."""
     if values.get("resource_type") == BROKER_RESOURCE:
         values["resource_name"] = rng.choice(("1", ""))
-    key = TOPIC_KEYS.get(str(values.get("name")))
+    name = str(values.get("name"))
+    key = TOPIC_KEYS.get(name) or GROUP_KEYS.get(name)
     if key is not None and "value" in values and rng.random() < 0.7:
         values["value"] = key.default
 

@@ -18,9 +18,9 @@ from millpond.core.groups.records import (
     ShareMemberRecord,
     TopicIdPartition,
 )
-from millpond.core.groups.settings import GroupSettings
+from millpond.core.groups.settings import GroupSettings, Pace, Paces
 from millpond.core.groups.share import ShareGroup
-from millpond.core.groups.share_events import Pace, ShareEvent, ShareHeartbeat, ShareHeartbeatResult
+from millpond.core.groups.share_events import ShareEvent, ShareHeartbeat, ShareHeartbeatResult
 from tests.core.groups.consumer_conversation import topics, written
 from tests.core.groups.conversation import instant, noted
 
@@ -35,11 +35,11 @@ class Reader:
 class ShareConversation:
     topics: dict[str, Topic]
     settings: GroupSettings = field(default_factory=GroupSettings)
-    pace: Pace = field(default_factory=Pace)
+    pace: Pace = Paces().share
     now_ms: int = 0
 
     def __post_init__(self) -> None:
-        self.group = ShareGroup("g", self.settings, lambda _: self.pace, self.topics, now=instant(0))
+        self.group = ShareGroup("g", self.settings, lambda _: Paces(share=self.pace), self.topics, now=instant(0))
         self.readers: dict[str, Reader] = {}
         self.lines: list[str] = []
         self.tokens = 0
@@ -76,7 +76,7 @@ class ShareConversation:
             self.kept_group,
             self.kept.values(),
             self.settings,
-            lambda _: self.pace,
+            lambda _: Paces(share=self.pace),
             self.topics,
             now=instant(self.now_ms),
         )

@@ -3,9 +3,8 @@
 import pytest
 
 from millpond.core.groups.errors import GroupError
-from millpond.core.groups.settings import GroupSettings
+from millpond.core.groups.settings import GroupSettings, Pace
 from millpond.core.groups.share import State
-from millpond.core.groups.share_events import Pace
 from tests.core.groups.consumer_conversation import topics
 from tests.core.groups.conversation import golden
 from tests.core.groups.share_conversation import ShareConversation

@@ -52,7 +52,7 @@ def complaint(image: Image, *items: ConfigItem, target: OfGroup | int = WORKERS)
 def test_a_group_with_nothing_set_is_a_queue_that_keeps_what_it_was_sent() -> None:
     config = effective_group({}, {})
     assert (config.start, config.start_age_ms) == (StartAt.EARLIEST, 0)
-    assert (config.lock_ms, config.session_timeout_ms, config.deliveries_max) == (30_000, 45_000, 5)
+    assert (config.lock_ms, config.share_session_timeout_ms, config.deliveries_max) == (30_000, 45_000, 5)
     assert (config.locks_per_partition_max, config.unacked_per_consumer_max) == (100_000, 10_000)
     assert (config.retry_backoff_ms, config.retry_backoff_ms_max, config.retry_jitter) == (0, 300_000, 0.2)
     assert (config.dead_letter, config.dead_letter_topic, config.expired) == (True, None, Expired.DROP)
@@ -138,7 +138,10 @@ def test_settings_go_with_the_last_of_them_and_survive_a_snapshot() -> None:
 def test_settings_that_contradict_each_other_or_name_no_topic_are_refused() -> None:
     image = cluster()
     assert "a first wait" in complaint(image, ConfigItem("millpond.retry.backoff.ms", "300001", SET))
-    assert "below the timeout" in complaint(image, ConfigItem("share.session.timeout.ms", "1000", SET))
+    for kind in ("share", "consumer"):
+        too_short = ConfigItem(f"{kind}.session.timeout.ms", "1000", SET)
+        too_slow = ConfigItem(f"{kind}.heartbeat.interval.ms", "1000", SET)
+        assert "below the timeout" in complaint(image, too_slow, too_short)
     assert "is no topic name" in complaint(image, ConfigItem("millpond.dead.letter.topic", "no topic!", SET))
     altered(image, ConfigItem("millpond.dead.letter.topic", "graveyard", SET))
     of_all = ConfigItem("group.share.session.timeout.ms", "1000", SET)

@@ -22,8 +22,7 @@ from millpond.core.groups.offsets_format import decode, encode
 from millpond.core.groups.records import OffsetCommitted, OffsetForgotten, Record
 from millpond.core.groups.registry import ForGroup, GroupRegistry
 from millpond.core.groups.requests import Request, refusal_for_now
-from millpond.core.groups.settings import GroupSettings
-from millpond.core.groups.share_events import Pace
+from millpond.core.groups.settings import GroupSettings, Paces
 from millpond.core.groups.stores import OffsetChange, OffsetStore
 from millpond.model.errors import DiskFailed, InvalidRecord, NotEnoughReplicasAfterAppend, NotLeader, StorageError
 from millpond.model.ids import Offset, TimestampMs
@@ -56,12 +55,12 @@ class _Waiting(NamedTuple):
 
 class GroupShard:
     def __init__(
-        self, partition: Partition, is_ours: IsOurs, pace_of: Callable[[str], Pace], shared: Surroundings
+        self, partition: Partition, is_ours: IsOurs, paces_of: Callable[[str], Paces], shared: Surroundings
     ) -> None:
         self._partition = partition
         self.leader_epoch = partition.leader_epoch
         self._is_ours = is_ours
-        self._pace_of = pace_of
+        self._paces_of = paces_of
         self._shared = shared
         self._topics: Mapping[str, Topic] = {}
         self._waiting: dict[Token, _Waiting] = {}
@@ -107,7 +106,7 @@ class GroupShard:
         self._perform(self.registry.restore(records, self._topics, now=self._now()))
 
     def _new_registry(self) -> GroupRegistry:
-        return GroupRegistry(self._shared.settings, self._shared.rng, now=self._now(), pace=self._pace_of)
+        return GroupRegistry(self._shared.settings, self._shared.rng, now=self._now(), paces=self._paces_of)
 
     def _is_elsewhere(self, record: Record) -> bool:
         return self._shared.store is not None and isinstance(record, OffsetCommitted | OffsetForgotten)

@@ -20,7 +20,7 @@ from millpond.core.groups.errors import GroupError
 from millpond.core.groups.lag import Lag, LogFacts
 from millpond.core.groups.records import OffsetCommitted
 from millpond.core.groups.requests import Request, refusal, refusal_for_now
-from millpond.core.groups.share_events import Pace
+from millpond.core.groups.settings import Pace, Paces
 from millpond.core.metadata.controller import auto_create
 from millpond.core.metadata.image import EMPTY, Image
 from millpond.core.metadata.internal_topics import CONSUMER_OFFSETS
@@ -151,14 +151,19 @@ class GroupCoordinator:
         shard = self._shards.get(number)
         partition = self._partitions.named(CONSUMER_OFFSETS, number)
         if shard is None and partition is not None and partition.leading is not None:
-            shard = GroupShard(partition, lambda group: self.partition_of(group) == number, self._pace_of, self._shared)
+            shard = GroupShard(
+                partition, lambda group: self.partition_of(group) == number, self._paces_of, self._shared
+            )
             self._shards[number] = shard
             shard.load(_topics(image))
         return shard
 
-    def _pace_of(self, group: str) -> Pace:
+    def _paces_of(self, group: str) -> Paces:
         config = self.configs.of(group)
-        return Pace(config.heartbeat_ms, config.session_timeout_ms)
+        return Paces(
+            consumer=Pace(config.consumer_heartbeat_ms, config.consumer_session_timeout_ms),
+            share=Pace(config.share_heartbeat_ms, config.share_session_timeout_ms),
+        )
 
 
 def _hash(text: str) -> int:

@@ -48,7 +48,7 @@ from millpond.core.groups.records import (
     ConsumerMemberRecord,
     TopicIdPartition,
 )
-from millpond.core.groups.settings import GroupSettings
+from millpond.core.groups.settings import GroupSettings, Paces, usual_paces
 from millpond.model.ids import TimestampMs
 from millpond.model.instant import Instant
 
@@ -95,6 +95,7 @@ class ConsumerGroup:
         topics: Mapping[str, Topic],
         *,
         now: Instant,
+        paces: Callable[[str], Paces] = usual_paces,
     ) -> None:
         self.group_id = group_id
         self.state = State.EMPTY
@@ -103,6 +104,7 @@ class ConsumerGroup:
         self.changed_at = TimestampMs(now.wall_ms)
         """When the state last changed, by the wall."""
         self._settings = settings
+        self._paces = paces
         self._new_id = new_id
         self._topics = topics
         self._instances: dict[str, str] = {}
@@ -124,9 +126,10 @@ class ConsumerGroup:
         topics: Mapping[str, Topic],
         *,
         now: Instant,
+        paces: Callable[[str], Paces] = usual_paces,
     ) -> "ConsumerGroup":
         """As the log remembers it; every member gets a whole session to show itself again."""
-        group = cls(record.group, settings, new_id, topics, now=now)
+        group = cls(record.group, settings, new_id, topics, now=now, paces=paces)
         group.epoch = record.epoch
         for each in members:
             member = Member.restored(each)
@@ -303,7 +306,8 @@ class ConsumerGroup:
 
     def _interval_ms(self, member: Member) -> int:
         settled = member.state is MemberState.STABLE
-        return self._settings.consumer_heartbeat_ms if settled else self._settings.consumer_reconciling_heartbeat_ms
+        at_rest_ms = self._paces(self.group_id).consumer.heartbeat_ms
+        return at_rest_ms if settled else min(at_rest_ms, self._settings.consumer_reconciling_heartbeat_ms)
 
     # Targets, and the way there
 
@@ -398,7 +402,7 @@ class ConsumerGroup:
         self._out.append(Noted(MemberJoined(self.group_id, member.member_id)))
 
     def _begin_session(self, member: Member, now: Instant) -> None:
-        at_ms = now.monotonic_ms + self._settings.consumer_session_timeout_ms
+        at_ms = now.monotonic_ms + self._paces(self.group_id).consumer.session_timeout_ms
         self._deadlines.set(Timer(Patience.SESSION, member.member_id), at_ms)
 
     def _leave(self, event: ConsumerHeartbeat, now: Instant) -> ConsumerHeartbeatResult:

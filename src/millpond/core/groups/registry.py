@@ -61,10 +61,10 @@ from millpond.core.groups.records import (
     ShareMemberRecord,
 )
 from millpond.core.groups.requests import ClassicRequest, DeleteGroup, DeleteGroupResult, Request, refusal
-from millpond.core.groups.settings import GroupSettings
+from millpond.core.groups.settings import GroupSettings, Paces, usual_paces
 from millpond.core.groups.share import ShareGroup
 from millpond.core.groups.share import State as ShareState
-from millpond.core.groups.share_events import Pace, ShareHeartbeat, ShareHeartbeatResult
+from millpond.core.groups.share_events import ShareHeartbeat, ShareHeartbeatResult
 from millpond.core.groups.subscriptions import CONSUMER
 from millpond.model.ids import TopicPartition
 from millpond.model.instant import Instant
@@ -156,12 +156,12 @@ class _Remembered:
 
 class GroupRegistry:
     def __init__(
-        self, settings: GroupSettings, rng: Rng, *, now: Instant, pace: Callable[[str], Pace] = lambda _: Pace()
+        self, settings: GroupSettings, rng: Rng, *, now: Instant, paces: Callable[[str], Paces] = usual_paces
     ) -> None:
-        """`pace` is asked for a share group's, by name, whenever that matters: settings may change."""
+        """`paces` is asked for a group's, by name, whenever they matter: settings may change."""
         self._settings = settings
         self._rng = rng
-        self._pace = pace
+        self._paces = paces
         self._groups: dict[str, Group] = {}
         self._topics: Mapping[str, Topic] = {}
         self._deadlines: Deadlines[str | Upkeep] = Deadlines()
@@ -302,7 +302,7 @@ class GroupRegistry:
         if error is not GroupError.NONE:
             return [Reply(request.token, ShareHeartbeatResult(error=error, message=message))]
         if group is None:
-            machine = ShareGroup(name, self._settings, self._pace, self._topics, now=now)
+            machine = ShareGroup(name, self._settings, self._paces, self._topics, now=now)
             group = self._groups[name] = Group(machine, GroupOffsets(name, self._settings))
         assert isinstance(group.machine, ShareGroup)
         return group.machine.step(request, now=now)
@@ -429,10 +429,12 @@ class GroupRegistry:
                 machine = ClassicGroup.restore(record, self._settings, self._new_id, now=now)
             case ConsumerGroupRecord() as record:
                 members = remembered.members.values()
-                machine = ConsumerGroup.restore(record, members, self._settings, self._new_id, self._topics, now=now)
+                machine = ConsumerGroup.restore(
+                    record, members, self._settings, self._new_id, self._topics, now=now, paces=self._paces
+                )
             case ShareGroupRecord() as record:
                 sharers = remembered.sharers.values()
-                machine = ShareGroup.restore(record, sharers, self._settings, self._pace, self._topics, now=now)
+                machine = ShareGroup.restore(record, sharers, self._settings, self._paces, self._topics, now=now)
             case None:
                 machine = self._new_classic(name, now)
         return Group(machine, remembered.offsets)
@@ -441,7 +443,7 @@ class GroupRegistry:
         return ClassicGroup(name, self._settings, self._new_id, now=now)
 
     def _new_consumer(self, name: str, now: Instant) -> ConsumerGroup:
-        return ConsumerGroup(name, self._settings, self._new_id, self._topics, now=now)
+        return ConsumerGroup(name, self._settings, self._new_id, self._topics, now=now, paces=self._paces)
 
     def _new_id(self, client_id: str) -> str:
         digits = f"{self._rng.getrandbits(128):032x}"

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from typing import NamedTuple
 
 from millpond.core.groups.assignors import ASSIGNORS, Assignor
 from millpond.model.errors import InvalidSetting
@@ -9,6 +10,23 @@ from millpond.model.errors import InvalidSetting
 SECOND_MS = 1_000
 MINUTE_MS = 60 * SECOND_MS
 DAY_MS = 24 * 60 * MINUTE_MS
+
+
+class Pace(NamedTuple):
+    heartbeat_ms: int
+    """Told to members at rest: what changes for them, they hear of after this long at most."""
+    session_timeout_ms: int
+
+
+class Paces(NamedTuple):
+    """Of one group, by its settings: as a consumer group, and as a share group."""
+
+    consumer: Pace = Pace(700, 45 * SECOND_MS)
+    share: Pace = Pace(1_000, 45 * SECOND_MS)
+
+
+def usual_paces(_group: str) -> Paces:
+    return Paces()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,9 +38,6 @@ class GroupSettings:
     new_member_join_timeout_ms: int = 5 * MINUTE_MS
     """A member whose first join is still unanswered after this has most likely hung up."""
     members_max: int = 10_000
-    consumer_session_timeout_ms: int = 45 * SECOND_MS
-    consumer_heartbeat_ms: int = 700
-    """Told to members at rest: a member that must give something up hears of it after this long at most."""
     consumer_reconciling_heartbeat_ms: int = 150
     """Told to members that wait for a partition, so that it does not lie idle once it is free."""
     consumer_rebalance_timeout_ms_max: int = 30 * MINUTE_MS

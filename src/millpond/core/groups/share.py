@@ -21,9 +21,9 @@ from millpond.core.groups.deadlines import Deadlines
 from millpond.core.groups.effects import Effect, MemberGone, MemberJoined, Noted, Persist, Reply, Why
 from millpond.core.groups.errors import GroupError
 from millpond.core.groups.records import ShareGroupRecord, ShareMemberForgotten, ShareMemberRecord
-from millpond.core.groups.settings import GroupSettings
+from millpond.core.groups.settings import GroupSettings, Paces
 from millpond.core.groups.share_assignor import assign_shared
-from millpond.core.groups.share_events import Pace, ShareEvent, ShareHeartbeat, ShareHeartbeatResult
+from millpond.core.groups.share_events import ShareEvent, ShareHeartbeat, ShareHeartbeatResult
 from millpond.core.groups.share_members import NOTHING, ShareMember
 from millpond.model.ids import TimestampMs
 from millpond.model.instant import Instant
@@ -55,7 +55,7 @@ class ShareGroup:
         self,
         group_id: str,
         settings: GroupSettings,
-        pace: Callable[[str], Pace],
+        paces: Callable[[str], Paces],
         topics: Mapping[str, Topic],
         *,
         now: Instant,
@@ -67,7 +67,7 @@ class ShareGroup:
         self.changed_at = TimestampMs(now.wall_ms)
         """When the state last changed, by the wall."""
         self._settings = settings
-        self._pace = pace
+        self._paces = paces
         self._topics = topics
         self._subscribed: dict[str, frozenset[bytes]] = {}  # topic ids by member, as of the last target
         self._sizes: dict[bytes, int] = {}  # partition counts of those, as of the last target
@@ -82,13 +82,13 @@ class ShareGroup:
         record: ShareGroupRecord,
         members: Iterable[ShareMemberRecord],
         settings: GroupSettings,
-        pace: Callable[[str], Pace],
+        paces: Callable[[str], Paces],
         topics: Mapping[str, Topic],
         *,
         now: Instant,
     ) -> "ShareGroup":
         """As the log remembers it; every member gets a whole session to show itself again."""
-        group = cls(record.group, settings, pace, topics, now=now)
+        group = cls(record.group, settings, paces, topics, now=now)
         group.epoch = record.epoch
         for each in members:
             member = ShareMember.restored(each)
@@ -158,7 +158,7 @@ class ShareGroup:
         return ShareHeartbeatResult(
             member_id=member.member_id,
             member_epoch=member.epoch,
-            heartbeat_interval_ms=self._pace(self.group_id).heartbeat_ms,
+            heartbeat_interval_ms=self._paces(self.group_id).share.heartbeat_ms,
             assignment=member.assigned if is_behind or member.assigned != told_before else None,
         )
 
@@ -223,7 +223,8 @@ class ShareGroup:
     # Coming and going
 
     def _begin_session(self, member: ShareMember, now: Instant) -> None:
-        self._deadlines.set(member.member_id, now.monotonic_ms + self._pace(self.group_id).session_timeout_ms)
+        patience_ms = self._paces(self.group_id).share.session_timeout_ms
+        self._deadlines.set(member.member_id, now.monotonic_ms + patience_ms)
 
     def _expire(self, now: Instant) -> None:
         before = len(self.members)

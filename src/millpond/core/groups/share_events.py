@@ -4,20 +4,12 @@ A field that is None has not changed since the last heartbeat.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from millpond.core.groups.classic_events import Tick
 from millpond.core.groups.consumer_events import TopicsChanged
 from millpond.core.groups.effects import Token
 from millpond.core.groups.errors import GroupError
 from millpond.core.groups.records import TopicIdPartition
-
-
-class Pace(NamedTuple):
-    """Of one group, by its settings."""
-
-    heartbeat_ms: int = 1_000
-    session_timeout_ms: int = 45_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """Every setting of a group, by Kafka's name where it has one, and what they come to for one group.
 
 A group need not exist to be configured, and keeps its settings when it is deleted. What is not set for the group comes
-from the broker: `share.…` by the name `group.share.…`, `millpond.…` by its own.
+from the broker: `share.…` and `consumer.…` by the names `group.share.…` and so on, `millpond.…` by its own.
 Invariant: `effective_group` of overrides that were accepted never fails.
 Pure. Read by the drivers of groups and of deliveries, through `group_config`.
 """
@@ -107,6 +107,20 @@ _KEYS = (
         least=SECOND_MS,
         most=1_800 * SECOND_MS,
     ),
+    _int(
+        "consumer.heartbeat.interval.ms",
+        700,
+        "How often members of a consumer group (KIP-848) show themselves, and hear of what changes for them.",
+        least=100,
+        most=60 * SECOND_MS,
+    ),
+    _int(
+        "consumer.session.timeout.ms",
+        45 * SECOND_MS,
+        "How long a member of a consumer group (KIP-848) may be silent before its partitions go to others.",
+        least=SECOND_MS,
+        most=1_800 * SECOND_MS,
+    ),
     _text(
         "share.isolation.level",
         ("read_uncommitted", "read_committed"),
@@ -201,8 +215,10 @@ class GroupConfig:
     start_age_ms: int
     """With BY_DURATION, how old the first message may be; otherwise 0."""
     lock_ms: int
-    heartbeat_ms: int
-    session_timeout_ms: int
+    share_heartbeat_ms: int
+    share_session_timeout_ms: int
+    consumer_heartbeat_ms: int
+    consumer_session_timeout_ms: int
     read_committed: bool
     deliveries_max: int
     locks_per_partition_max: int
@@ -239,12 +255,16 @@ def check_group_together(config: GroupConfig) -> None:
             f"millpond.dead.letter.topic is {topic[:80]!r}, which is no topic name; allowed is one, or nothing for "
             "that of the message's own topic"
         )
-    if config.heartbeat_ms >= config.session_timeout_ms:
-        raise InvalidSetting(
-            f"share.heartbeat.interval.ms is {config.heartbeat_ms} and share.session.timeout.ms is "
-            f"{config.session_timeout_ms}; allowed is an interval below the timeout: a third of it leaves room for a "
-            "lost heartbeat"
-        )
+    for kind, heartbeat_ms, session_timeout_ms in (
+        ("share", config.share_heartbeat_ms, config.share_session_timeout_ms),
+        ("consumer", config.consumer_heartbeat_ms, config.consumer_session_timeout_ms),
+    ):
+        if heartbeat_ms >= session_timeout_ms:
+            raise InvalidSetting(
+                f"{kind}.heartbeat.interval.ms is {heartbeat_ms} and {kind}.session.timeout.ms is "
+                f"{session_timeout_ms}; allowed is an interval below the timeout: a third of it leaves room for a lost "
+                "heartbeat"
+            )
     if config.retry_backoff_ms > config.retry_backoff_ms_max:
         raise InvalidSetting(
             f"millpond.retry.backoff.ms is {config.retry_backoff_ms} and millpond.retry.backoff.max.ms is "
@@ -260,8 +280,10 @@ def effective_group(overrides: Mapping[str, str], broker_defaults: Mapping[str, 
         start=start,
         start_age_ms=start_age_ms,
         lock_ms=_whole(values, "share.record.lock.duration.ms"),
-        heartbeat_ms=_whole(values, "share.heartbeat.interval.ms"),
-        session_timeout_ms=_whole(values, "share.session.timeout.ms"),
+        share_heartbeat_ms=_whole(values, "share.heartbeat.interval.ms"),
+        share_session_timeout_ms=_whole(values, "share.session.timeout.ms"),
+        consumer_heartbeat_ms=_whole(values, "consumer.heartbeat.interval.ms"),
+        consumer_session_timeout_ms=_whole(values, "consumer.session.timeout.ms"),
         read_committed=values["share.isolation.level"] == "read_committed",
         deliveries_max=_whole(values, "share.delivery.count.limit"),
         locks_per_partition_max=_whole(values, "share.partition.max.record.locks"),
