@@ -55,8 +55,8 @@ class Bench:
         self.rounds.append(GatedRound(asyncio.get_running_loop()))
         return self.rounds[-1]
 
-    def join(self, *, covered: bool = False) -> asyncio.Task[None]:
-        return asyncio.create_task(self.commit.join(covered=covered))
+    def join(self, *, covered: bool = False) -> asyncio.Future[None]:
+        return self.commit.join(covered=covered)
 
     async def round(self, number: int) -> GatedRound:
         """That round, once its thread runs."""

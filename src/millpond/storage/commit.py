@@ -37,18 +37,18 @@ class GroupCommit:
         """Who waits for the round that runs now; None while none does."""
         self.turn = asyncio.Lock()
 
-    async def join(self, *, covered: bool = False) -> None:
-        """Returns when a round that began after this call has ended; raises what went wrong in it.
+    def join(self, *, covered: bool = False) -> "asyncio.Future[None]":
+        """Done when a round that began after this call has ended; with what went wrong in it, if anything did.
 
         With `covered`, the round that runs now will do, if one does: the caller knows that it began late enough.
         """
-        waiter = asyncio.get_running_loop().create_future()
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if covered and self._running is not None:
             self._running.append(waiter)
         else:
             self._waiting.append(waiter)
             self.request()
-        await waiter
+        return waiter
 
     def request(self) -> None:
         """Wants a round soon, and waits for none."""

@@ -28,7 +28,9 @@ from millpond.storage.log import Appended, Log
 from millpond.storage.segment import Slice
 from millpond.storage.settings import Flush, LogSettings
 
-Waiters = dict["asyncio.Future[None]", None]
+Waiters = dict["asyncio.Future[None]", Offset]
+"""And the offset that each waits for; where it is any, none is below it."""
+ANY = Offset(-1)
 HoldsLease = Callable[[], bool]
 
 
@@ -168,19 +170,24 @@ class Partition:
                     f"{self.at} has {len(leading.members.isr)} replicas in sync, and min.insync.replicas is "
                     f"{leading.members.insync_min}; the batch is in the log and may yet be kept"
                 )
-            await self._wait_for_progress(until)
+            await self._wait_for(appended.last_offset, until)
 
-    async def _wait_for_progress(self, until: float | None) -> None:
+    async def _wait_for(self, offset: Offset, until: float | None) -> None:
+        """Returns when the high watermark is above `offset`, or anything else has changed."""
         loop = asyncio.get_running_loop()
         waiter = loop.create_future()
-        self._waiting[waiter] = None
+        self._waiting[waiter] = offset
+        timer = None if until is None else loop.call_at(until, self._time_out, waiter)
         try:
-            async with asyncio.timeout_at(until):
-                await waiter
-        except TimeoutError:
-            raise RequestTimedOut(f"{self.at} was not replicated in time; it may yet be") from None
+            await waiter
         finally:
+            if timer is not None:
+                timer.cancel()
             self._waiting.pop(waiter, None)
+
+    def _time_out(self, waiter: "asyncio.Future[None]") -> None:
+        if not waiter.done():
+            waiter.set_exception(RequestTimedOut(f"{self.at} was not replicated in time; it may yet be"))
 
     def follower_fetched(self, replica: int, *, broker_epoch: int, offset: Offset, now_ms: int) -> None:
         leading = self.leading
@@ -207,7 +214,7 @@ class Partition:
         leading = self.leading
         if leading is not None and leading.high_watermark > self.high_watermark:
             self.high_watermark = leading.high_watermark
-            self.wake()
+            self._waiting = _wake(self._waiting, until=self.high_watermark)
 
     def read(self, start: Offset, *, bytes_max: int) -> Slice:
         """For a consumer."""
@@ -228,7 +235,7 @@ class Partition:
 
     def add_waiter(self, waiter: "asyncio.Future[None]", *, for_follower: bool = False) -> None:
         """Its result is set when there is more to read, or the partition goes."""
-        (self._followers_waiting if for_follower else self._waiting)[waiter] = None
+        (self._followers_waiting if for_follower else self._waiting)[waiter] = ANY
 
     def remove_waiter(self, waiter: "asyncio.Future[None]") -> None:
         self._waiting.pop(waiter, None)
@@ -240,8 +247,12 @@ class Partition:
             self._followers_waiting = _wake(self._followers_waiting)
 
 
-def _wake(waiting: Waiters) -> Waiters:
-    for waiter in waiting:
-        if not waiter.done():
+def _wake(waiting: Waiters, *, until: Offset | None = None) -> Waiters:
+    """Those who wait for less than `until`, or everybody; returns who is left."""
+    left: Waiters = {}
+    for waiter, offset in waiting.items():
+        if until is not None and offset >= until:
+            left[waiter] = offset
+        elif not waiter.done():
             waiter.set_result(None)
-    return {}
+    return left
