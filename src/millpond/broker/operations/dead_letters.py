@@ -21,7 +21,7 @@ from millpond.core.metadata.controller import NewTopic, create_topics
 from millpond.core.metadata.decisions import Refused
 from millpond.core.metadata.group_configs import group_config
 from millpond.core.metadata.image import Topic
-from millpond.model.errors import DuplicateSequence, MillpondError, NotLeader, TopicAlreadyExists
+from millpond.model.errors import DuplicateSequence, InvalidReplicationFactor, MillpondError, NotLeader, TopicAlreadyExists
 from millpond.model.ids import Offset, ProducerEpoch, ProducerId, Sequence, TimestampMs
 from millpond.model.limits import KIB, MIB
 from millpond.model.ports import Clock, Rng
@@ -82,7 +82,8 @@ class DeadLetterTopics:
             ]
             await self._deliver(topic, number, batches)
         except MillpondError as error:
-            if not error.retriable:
+            # A broker that is down for a while is no bug: the topic is made when enough are up.
+            if not error.retriable and not isinstance(error, InvalidReplicationFactor):
                 self._on_error(error)
             return None
         return last
