@@ -89,8 +89,6 @@ class QueuePartition:
         self._burying: asyncio.Task[None] | None = None
         self._waiting: dict[asyncio.Future[None], None] = {}
         self._decoded: OrderedDict[int, list[Record]] = OrderedDict()
-        self.kept_start: int = start
-        """Everything before is done, and that is kept."""
         self.failure: MillpondError | None = None
         """Why it is over, once it is."""
 
@@ -103,7 +101,6 @@ class QueuePartition:
         documents = await self._shared.states.load(self._key, self.epoch)
         if documents:
             self._ledger = Ledger.restore(self.settings, self._shared.rng, decode(documents), now=self._now())
-            self.kept_start = self._ledger.start
         self._since_whole = WHOLE_EVERY  # so that the first document, also of a group that is new, is a whole one
         await self.keep(is_new=not documents)
         self._go_on()
@@ -246,7 +243,6 @@ class QueuePartition:
             return
         is_whole = self._since_whole >= WHOLE_EVERY or self._bytes_since_whole >= WHOLE_BYTES
         document = encode_whole(ledger) if is_whole else encode(ledger, changes)
-        start = ledger.start
         self._since_whole = 0 if is_whole else self._since_whole + 1
         self._bytes_since_whole = 0 if is_whole else self._bytes_since_whole + len(document)
         try:
@@ -258,7 +254,6 @@ class QueuePartition:
         except MillpondError as error:
             self.end(error)
             raise
-        self.kept_start = max(self.kept_start, start)
         self.partition.require_leader()
 
     def _require_open(self) -> None:

@@ -88,6 +88,11 @@ def _zigzag(number: int) -> int:
     return number << 1 if number >= 0 else (~number << 1) | 1
 
 
+def first_unfinished(document: bytes) -> int:
+    """Where the ledger's start is, as its last document says."""
+    return decode((document,)).start
+
+
 def decode(documents: Sequence[bytes]) -> Remembered:
     """A whole one and those after it."""
     runs: Runs[State] = Runs()
