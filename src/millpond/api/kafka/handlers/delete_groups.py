@@ -6,6 +6,7 @@ from millpond.api.kafka.context import Context
 from millpond.broker.drivers.queue_partition import KIND
 from millpond.broker.node import Node
 from millpond.core.groups.requests import DeleteGroup, DeleteGroupResult
+from millpond.model.errors import MillpondError
 from millpond.protocol.messages.delete_groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
@@ -22,5 +23,8 @@ async def _response(node: Node, asked: list[tuple[str, Awaitable[DeleteGroupResu
     results = [DeletableGroupResult(group_id=name, error_code=(await each).error) for name, each in asked]
     for result in results:
         if not result.error_code:
-            await node.states.forget_group(KIND, result.group_id)
+            try:
+                await node.states.forget_group(KIND, result.group_id)
+            except MillpondError as error:
+                result.error_code = error.kafka_code
     return DeleteGroupsResponse(results=results)
