@@ -292,7 +292,7 @@ class QueuePartition:
                 if ledger.producer_id < 0:
                     ledger.producer_id = await letters.producer_id()
                 await self.keep()
-                run = next(iter(ledger.doomed))
+                run = ledger.doomed[0]
                 last = await letters.send(self.group, self.partition, run, producer_id=ledger.producer_id)
                 if last is None:
                     await asyncio.sleep(PAUSE_SECONDS)
