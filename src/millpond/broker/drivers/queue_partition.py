@@ -7,15 +7,15 @@ Driven by queues.py, and by a timer of its own.
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterator
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Callable, Collection, Coroutine, Iterator
+from typing import Any, Final, NamedTuple, Protocol
 
 from millpond.broker.drivers.partition import Partition
 from millpond.broker.drivers.states import StateKey, States
 from millpond.core.delivery.encoding import decode, encode, encode_whole
 from millpond.core.delivery.headers import expired, lane_of
 from millpond.core.delivery.lanes import Offer
-from millpond.core.delivery.ledger import Delivery, Ledger, Verdict
+from millpond.core.delivery.ledger import Change, Delivery, Ledger, Verdict
 from millpond.core.delivery.runs import Run
 from millpond.core.delivery.settings import DeliverySettings
 from millpond.core.delivery.states import Doomed
@@ -87,6 +87,8 @@ class QueuePartition:
         self._since_whole = self._bytes_since_whole = 0
         self._timer: asyncio.TimerHandle | None = None
         self._burying: asyncio.Task[None] | None = None
+        self._keeping: asyncio.Task[None] | None = None
+        """The last document that was sent; when it is kept, so are all before it."""
         self._waiting: dict[asyncio.Future[None], None] = {}
         self._decoded: OrderedDict[int, list[Record]] = OrderedDict()
         self.failure: MillpondError | None = None
@@ -236,17 +238,33 @@ class QueuePartition:
     # Keeping
 
     async def keep(self, *, is_new: bool = False) -> None:
-        """Returns when all that happened so far is kept, and was this broker's to decide."""
+        """Returns when all that happened so far is kept, and was this broker's to decide.
+
+        What one caller did may have gone with the document of another; so who has nothing to send waits for the last.
+        """
+        if self.failure is not None:
+            raise self.failure
+        changes = self._ledger.take_changes()
+        if changes or is_new:
+            self._keeping = asyncio.get_running_loop().create_task(self._send(changes))
+            self._keeping.add_done_callback(_retrieve)
+        if self._keeping is not None:
+            # A caller that hangs up takes nothing back: others depend on the same document, and on knowing its fate.
+            await asyncio.shield(self._keeping)
+        self.partition.require_leader()
+
+    def _send(self, changes: list[Change]) -> Coroutine[Any, Any, None]:
+        """At once, so that documents are sent in the order of what they tell; it is awaited later."""
         ledger = self._ledger
-        changes = ledger.take_changes()
-        if not changes and not is_new:
-            return
         is_whole = self._since_whole >= WHOLE_EVERY or self._bytes_since_whole >= WHOLE_BYTES
         document = encode_whole(ledger) if is_whole else encode(ledger, changes)
         self._since_whole = 0 if is_whole else self._since_whole + 1
         self._bytes_since_whole = 0 if is_whole else self._bytes_since_whole + len(document)
+        return self._wait_kept(self._shared.states.keep(self._key, self.epoch, document, whole=is_whole))
+
+    async def _wait_kept(self, sent: Coroutine[Any, Any, None]) -> None:
         try:
-            await self._shared.states.keep(self._key, self.epoch, document, whole=is_whole)
+            await sent
         except FencedState as error:
             gone = NotLeader(f"{self.partition.at} has another leader, who has the queue by now; ask for metadata")
             self.end(gone)
@@ -254,7 +272,6 @@ class QueuePartition:
         except MillpondError as error:
             self.end(error)
             raise
-        self.partition.require_leader()
 
     def _require_open(self) -> None:
         if self.failure is not None:
@@ -291,6 +308,7 @@ class QueuePartition:
             while ledger.doomed_count and self.failure is None:
                 if ledger.producer_id < 0:
                     ledger.producer_id = await letters.producer_id()
+                    await self.keep(is_new=True)  # it is no change of a message, and must be known before it is used
                 await self.keep()
                 run = ledger.doomed[0]
                 last = await letters.send(self.group, self.partition, run, producer_id=ledger.producer_id)
@@ -325,6 +343,12 @@ class QueuePartition:
 
     def _now(self) -> Instant:
         return Instant(self._shared.clock.monotonic_ms(), self._shared.clock.wall_ms())
+
+
+def _retrieve(keeping: "asyncio.Task[None]") -> None:
+    """Whoever waits is told what went wrong; where nobody does, it has been noted as the end."""
+    if not keeping.cancelled():
+        keeping.exception()
 
 
 def _batches(data: memoryview) -> Iterator[tuple[int, BatchHeader]]:
