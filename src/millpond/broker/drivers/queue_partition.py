@@ -125,7 +125,12 @@ class QueuePartition:
         self._require_open()
         taken = Taken([], {})
         ledger = self._ledger
+        ready = ledger.ready
         ledger.trim(self.partition.log.start_offset)
+        ledger.tick(self._now())
+        if self.settings.looks_at_messages:
+            self._admit()  # what has come since may go before what waits
+        has_more = ledger.ready > ready
         count_left = min(want.count_max, ledger.room_for(want.holder))
         bytes_left = want.bytes_max
         while count_left > 0 and bytes_left > 0:
@@ -139,7 +144,8 @@ class QueuePartition:
             count, size = self._take_offer(offer, want, taken, count_left, bytes_left)
             count_left -= count
             bytes_left -= size
-        self._go_on()
+        # Not whenever something is left: those who may not have it would wake one another for ever.
+        self._go_on(wakes=has_more or bool(taken.deliveries))
         return taken
 
     def _take_offer(self, offer: Offer, want: Want, taken: Taken, count_left: int, bytes_left: int) -> tuple[int, int]:
@@ -160,12 +166,14 @@ class QueuePartition:
             gone = [at for at in expired(data, position, header, wall_ms=now.wall_ms) if first <= at <= last]
             for offset in gone:
                 ledger.expire(offset)
-            for run_first, run_last in _between(first, last, gone):
+            runs = _between(first, last, gone)
+            for run_first, run_last in runs:
                 lent = Offer(run_first, run_last, offer.lane)
                 taken.deliveries.extend(ledger.acquire(lent, holder=want.holder, lock_ms=want.lock_ms, now=now))
                 count += run_last - run_first + 1
-            taken.batches[header.base_offset] = data[position : position + header.size]
-            size += header.size
+            if runs:
+                taken.batches[header.base_offset] = data[position : position + header.size]
+                size += header.size
         return count, size
 
     def _admit(self) -> bool:
@@ -179,12 +187,13 @@ class QueuePartition:
         room = ledger.room_ahead
         if room <= 0:
             return False
+        now_ms = self._shared.clock.wall_ms()
         part = self.partition.read(Offset(ledger.frontier), bytes_max=ADMITTED_BYTES_MAX)
         for position, header in _batches(part.data):
             if not header.is_control:
                 for record in decode_batch(part.data, position):
                     if record.offset >= ledger.frontier:
-                        lane, written = lane_of(record.headers), record.timestamp
+                        lane, written = lane_of(record.headers), min(record.timestamp, now_ms)
                         ledger.admit(record.offset, lane=lane, key=record.key, written_wall_ms=written)
             ledger.skip_until(header.next_offset)
         return True
@@ -280,11 +289,11 @@ class QueuePartition:
 
     # Going on by itself
 
-    def _go_on(self) -> None:
+    def _go_on(self, *, wakes: bool = True) -> None:
         """After anything that may have changed what comes next."""
         if self.failure is not None:
             return
-        if self._ledger.ready:
+        if wakes and self._ledger.ready:
             self._wake()
         if self._ledger.doomed_count and self._burying is None:
             self._burying = asyncio.get_running_loop().create_task(self._bury())

@@ -157,8 +157,8 @@ class Ledger:
     @property
     def room_ahead(self) -> int:
         """How many more may be let in one by one."""
-        waiting = self._keys.waiting if self._keys is not None else 0
-        return LOOKED_AHEAD_MAX - self._lanes.runs - waiting
+        with_keys = self._keys.size if self._keys is not None else 0
+        return LOOKED_AHEAD_MAX - self._lanes.runs - with_keys
 
     def admit_until(self, end: int) -> None:
         """All before that offset, in a group that does not look at them."""
@@ -176,7 +176,7 @@ class Ledger:
         state: State | None = self._open.at(offset) if offset < self.end else Ready(0)
         if state is None:
             return
-        self._lanes.mark(offset, written_wall_ms)
+        self._lanes.mark(offset, written_wall_ms, start=self.start)
         is_in_front = self._keys is None or self._keys.admit(offset, key, lane)
         match state:
             case Ready():
@@ -349,8 +349,16 @@ class Ledger:
             self._set(first, last, Waiting(state.attempts, state.lane, due_wall_ms, until_ms))
 
     def _make_ready(self, first: int, last: int, attempts: int, lane: Lane) -> None:
+        """Those that were not looked at yet since a restart come into their lanes when they are."""
         self._set(first, last, Ready(attempts))
-        self._lanes.add(first, last, lane)
+        last = min(last, self.frontier - 1)
+        if self._keys is None:
+            if first <= last:
+                self._lanes.add(first, last, lane)
+            return
+        for offset in range(first, last + 1):
+            if not self._keys.is_behind(offset):
+                self._lanes.add(offset, offset, lane)
 
     def _doom(self, first: int, last: int, attempts: int, reason: str) -> None:
         self.counts["doomed"] += last - first + 1
