@@ -56,12 +56,15 @@ class Queues:
         return queue.failure is not None or queue.epoch != partition.leader_epoch
 
     async def _begin(self, group: str, partition: Partition) -> QueuePartition:
-        config = self.config(group)
-        settings = delivery_settings(config, partition.at.topic)
-        start = _first_offset(config, partition, self._shared.clock.wall_ms())
-        queue = QueuePartition(group, partition, settings, self._shared, start=start)
-        await queue.open()
-        return queue
+        while True:
+            config = self.config(group)
+            settings = delivery_settings(config, partition.at.topic)
+            start = _first_offset(config, partition, self._shared.clock.wall_ms())
+            queue = QueuePartition(group, partition, settings, self._shared, start=start)
+            await queue.open()
+            if delivery_settings(self.config(group), partition.at.topic) == settings:
+                return queue
+            queue.end(CoordinatorUnavailable(f"the settings of {group} changed meanwhile"))
 
     async def acknowledged_by_all(self, partition: Partition) -> Offset:
         """No group has to have what is before this any more, and that is kept; the log's start where none has come."""

@@ -119,6 +119,6 @@ async def _settle(node: Node, group: str, holder: str, at: PartitionId, verdicts
     if isinstance(partition, MillpondError):
         raise partition
     queue = node.queues.open_at(group, partition) or await node.queues.at(group, partition)
-    start = queue.ledger.start
+    start = partition.log.start_offset  # what was deleted is nobody's any more; what others have finished is refused
     still = [said._replace(first=max(said.first, start)) for said in verdicts if said.last >= start]
     await queue.acknowledge(still, holder=holder)
