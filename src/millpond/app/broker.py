@@ -30,6 +30,7 @@ from millpond.broker.drivers.in_sync import keep_in_sync
 from millpond.broker.drivers.life import BrokerLife
 from millpond.broker.drivers.preferred import keep_preferred
 from millpond.broker.drivers.producer_ids import ProducerIds
+from millpond.broker.drivers.queue_links import QueueLinks
 from millpond.broker.drivers.queues import Queues
 from millpond.broker.drivers.states import States, ask_nobody
 from millpond.broker.drivers.upkeep import keep_up
@@ -201,7 +202,7 @@ def _node(
     around = queue_partition.Surroundings(clock, rng, states, letters, on_error)
     queues = Queues(metadata, static=settings.configs, shared=around)
     metadata.listen(queues.follow)
-    return Node(
+    node = Node(
         node_id=settings.node_id,
         cluster_id=settings.cluster_id,
         static=settings.configs,
@@ -215,4 +216,8 @@ def _node(
         queues=queues,
         share_sessions=ShareSessions(sessions_max=whole("group.share.max.share.sessions", settings.configs)),
         fetch_bytes_max=whole("fetch.max.bytes", settings.configs),
+        elsewhere=None if cluster is None else QueueLinks(cluster.links),
     )
+    if cluster is not None:
+        cluster.node = node
+    return node
