@@ -7,7 +7,7 @@ Driven by queues.py, and by a timer of its own.
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Coroutine, Iterator
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator
 from typing import Any, Final, NamedTuple, Protocol
 
 from millpond.broker.drivers.partition import Partition
@@ -18,7 +18,7 @@ from millpond.core.delivery.lanes import Offer
 from millpond.core.delivery.ledger import Change, Delivery, Ledger, Verdict
 from millpond.core.delivery.runs import Run
 from millpond.core.delivery.settings import DeliverySettings
-from millpond.core.delivery.states import Doomed
+from millpond.core.delivery.states import Doomed, Outcome
 from millpond.model.errors import FencedState, MillpondError, NotLeader
 from millpond.model.ids import Offset
 from millpond.model.instant import Instant
@@ -51,6 +51,14 @@ class Taken(NamedTuple):
     deliveries: list[Delivery]
     batches: dict[int, memoryview]
     """Those the messages are in, by base offset."""
+
+
+class Held(NamedTuple):
+    """Messages that somebody says to have."""
+
+    first: int
+    last: int
+    holder: str
 
 
 class DeadLetters(Protocol):
@@ -90,6 +98,7 @@ class QueuePartition:
         self._keeping: asyncio.Task[None] | None = None
         """The last document that was sent; when it is kept, so are all before it."""
         self._waiting: dict[asyncio.Future[None], None] = {}
+        self._wakes = 0
         self._decoded: OrderedDict[int, list[Record]] = OrderedDict()
         self.failure: MillpondError | None = None
         """Why it is over, once it is."""
@@ -238,6 +247,35 @@ class QueuePartition:
         self._go_on()
         await self.keep()
 
+    async def settle(
+        self,
+        held: Iterable[Held],
+        outcome: Outcome,
+        *,
+        delay_ms: int | None = None,
+        lock_ms: int | None = None,
+        reason: str = "",
+    ) -> list[Held]:
+        """The same said of messages of several holders, as far as they have them; returned is what they have not."""
+        self._require_open()
+        now, ledger = self._now(), self._ledger
+        ledger.tick(now)
+        lost: list[Held] = []
+        for first, last, holder in held:
+            had = ledger.held(first, last, holder=holder)
+            verdicts = [Verdict(each.first, each.last, outcome) for each in had]
+            ledger.acknowledge(verdicts, holder=holder, now=now, delay_ms=delay_ms, lock_ms=lock_ms, reason=reason)
+            at = first
+            for each in had:
+                if each.first > at:
+                    lost.append(Held(at, each.first - 1, holder))
+                at = each.last + 1
+            if at <= last:
+                lost.append(Held(at, last, holder))
+        self._go_on()
+        await self.keep()
+        return lost
+
     def release_all(self, holder: str) -> None:
         """Its consumer is gone; who waits may have what it held."""
         if self.failure is None:
@@ -344,7 +382,13 @@ class QueuePartition:
         self._waiting.pop(waiter, None)
         self.partition.remove_waiter(waiter)
 
+    @property
+    def mark(self) -> int:
+        """Another number whenever there may be more to hand out than there was."""
+        return self._wakes + self.partition.high_watermark
+
     def _wake(self) -> None:
+        self._wakes += 1
         waiting, self._waiting = self._waiting, {}
         for waiter in waiting:
             if not waiter.done():

@@ -282,11 +282,16 @@ class Ledger:
                         until_ms = now.monotonic_ms + span_ms
                         self._set(first, last, Leased(state.attempts, state.lane, holder, span_ms, until_ms))
 
+    def held(self, first: int, last: int, *, holder: str) -> list[Run[Leased]]:
+        """What the holder has of these messages."""
+        return [
+            Run(each.first, each.last, each.value)
+            for each in self._open.overlapping(first, last)
+            if isinstance(each.value, Leased) and each.value.holder == holder
+        ]
+
     def _held_runs(self, verdict: Verdict, holder: str) -> list[Run[Leased]]:
-        found: list[Run[Leased]] = []
-        for first, last, state in self._open.overlapping(verdict.first, verdict.last):
-            if isinstance(state, Leased) and state.holder == holder:
-                found.append(Run(first, last, state))
+        found = self.held(verdict.first, verdict.last, holder=holder)
         if sum(map(len, found)) != verdict.last - verdict.first + 1:
             raise LeaseLost(
                 f"offsets {verdict.first} to {verdict.last} are not, or no longer, leased to who says so: "
