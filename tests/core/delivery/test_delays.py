@@ -14,7 +14,6 @@ from millpond.core.delivery.parked_format import (
     Carried,
     CheckpointPart,
     Fact,
-    Moved,
     Parked,
     Rescheduled,
     cancelled_batch,

@@ -8,6 +8,7 @@ import pytest
 from millpond.protocol.messages import (
     add_raft_voter,
     alter_configs,
+    alter_delay,
     alter_partition_reassignments,
     api_versions,
     consumer_group_describe,
@@ -33,6 +34,7 @@ from millpond.protocol.messages import (
     join_group,
     leave_group,
     list_config_resources,
+    list_delays,
     list_groups,
     list_offsets,
     list_partition_reassignments,
@@ -65,7 +67,7 @@ MODULES = [
     *(find_coordinator, heartbeat, incremental_alter_configs, init_producer_id, join_group, leave_group),
     *(list_config_resources, list_groups, list_offsets, metadata, offset_commit, offset_delete, offset_fetch),
     *(offset_for_leader_epoch, produce, sasl_authenticate, sasl_handshake, sync_group),
-    *(add_raft_voter, remove_raft_voter),
+    *(add_raft_voter, remove_raft_voter, alter_delay, list_delays),
     *(alter_partition_reassignments, list_partition_reassignments, unregister_broker),
 ]
 
