@@ -23,6 +23,7 @@ from millpond.api.http.routes import (
     cluster,
     consume,
     dead_letters,
+    delays,
     documents,
     groups,
     health,
@@ -48,6 +49,7 @@ ROUTES = (
     *groups.ROUTES,
     *queues.ROUTES,
     *dead_letters.ROUTES,
+    *delays.ROUTES,
     *cluster.ROUTES,
     *health.ROUTES,
 )
