@@ -137,9 +137,11 @@ class QueueLinks:
             )
         return lost
 
-    async def depths(self, leader: int, group: str, topic_id: bytes, partitions: Sequence[int]) -> list[Depth]:
-        """Of those that it can tell."""
-        request = MeasureQueuesRequest(group_id=group, topic_id=topic_id, partitions=list(partitions))
+    async def depths(
+        self, leader: int, group: str, topic_id: bytes, partitions: Sequence[int], *, reload: bool = False
+    ) -> list[Depth]:
+        """Of those that it can tell; `reload` where what is kept has changed behind its back."""
+        request = MeasureQueuesRequest(group_id=group, topic_id=topic_id, partitions=list(partitions), reload=reload)
         answer = await self._links.ask_queues(leader, request, MeasureQueuesResponse)
         return [
             Depth(

@@ -86,6 +86,13 @@ class Queues:
             if queue.group == group:
                 queue.release_all(holder)
 
+    def reload(self, group: str, topic_id: bytes, number: int) -> None:
+        """What is kept of it was changed by an administrator."""
+        for queue in self:
+            at = queue.partition
+            if (queue.group, at.topic_id, at.at.partition) == (group, topic_id, number):
+                queue.end(CoordinatorUnavailable(f"{group} was moved; ask again"))
+
     def follow(self, before: Image, after: Image) -> None:
         """What this broker leads no more, or in another epoch, is over; so is what is to work otherwise from now on."""
         for (group, partition), opening in list(self._open.items()):

@@ -73,6 +73,16 @@ async def move(node: Node, group: str, topic: str, partition: int, start: int) -
         await node.states.keep(key, epoch, document, whole=True)
     except FencedState as error:
         raise NotLeader(f"the queue on {topic}-{partition} is being loaded by its leader; try again") from error
+    await _tell_leader(node, key, known)
+
+
+async def _tell_leader(node: Node, key: StateKey, topic: Topic) -> None:
+    """It would notice only when it next has something to keep."""
+    leader = topic.partitions[key.partition].leader
+    if leader == node.node_id or node.elsewhere is None:
+        node.queues.reload(key.group, key.topic_id, key.partition)
+    elif leader >= 0:
+        await node.elsewhere.depths(leader, key.group, key.topic_id, [key.partition], reload=True)
 
 
 async def forget(node: Node, group: str, topics: Iterable[str]) -> dict[str, MillpondError | None]:
@@ -84,5 +94,6 @@ async def forget(node: Node, group: str, topics: Iterable[str]) -> dict[str, Mil
             continue
         for key in await node.states.find(KIND, group=group, topic_id=topic.topic_id):
             await node.states.forget(key)
+            await _tell_leader(node, key, topic)
         answers[name] = None
     return answers

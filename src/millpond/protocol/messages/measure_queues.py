@@ -7,7 +7,7 @@ Behaviour: partitions that the broker does not lead, or cannot open, are left ou
 
 from typing import ClassVar
 
-from millpond.protocol.messages.fields import Kind, array, int32, int64, served, string, uuid, wire
+from millpond.protocol.messages.fields import Kind, array, boolean, int32, int64, served, string, uuid, wire
 
 
 @wire
@@ -19,6 +19,8 @@ class MeasureQueuesRequest:
     group_id: str = string()
     topic_id: bytes = uuid()
     partitions: list[int] = array(Kind.INT32)
+    reload: bool = boolean()
+    """What is kept of the group has changed behind the leader's back: it looks at that first."""
 
 
 @wire

@@ -9,6 +9,9 @@ from millpond.protocol.messages.measure_queues import Measured, MeasureQueuesReq
 async def answer(cluster: Cluster, request: MeasureQueuesRequest, session: Session) -> MeasureQueuesResponse:
     if cluster.node is None:
         return MeasureQueuesResponse()
+    if request.reload:
+        for number in request.partitions:
+            cluster.node.queues.reload(request.group_id, request.topic_id, number)
     found = await depths_here(cluster.node, request.group_id, request.topic_id, request.partitions)
     return MeasureQueuesResponse(
         partitions=[
