@@ -78,6 +78,7 @@ class Outcome(Enum):
 class Answer(NamedTuple):
     outcome: Outcome
     documents: tuple[bytes, ...] = ()
+    """Of a load. Where it was fenced by a session of its own epoch, that session, as eight bytes."""
 
 
 # What is kept
@@ -136,8 +137,12 @@ class KeptStates:
         records, outcome = self._decide(request)
         for place, record in enumerate(records):
             self.apply(record, Offset(at + place))
-        if isinstance(request, Load) and outcome is Outcome.DONE:
-            return records, Answer(outcome, self.states[request.key].documents)
+        if isinstance(request, Load):
+            state = self.states[request.key]
+            if outcome is Outcome.DONE:
+                return records, Answer(outcome, state.documents)
+            if state.writer.epoch == request.writer.epoch:
+                return records, Answer(outcome, (state.writer.session.to_bytes(8, "big"),))
         return records, Answer(outcome)
 
     def _decide(self, request: Request) -> tuple[list[Record], Outcome]:
