@@ -38,7 +38,7 @@ bench: .venv/.ready  ## measure, beside raw system calls and other brokers: make
 peers: .venv/.ready  ## fetch other brokers into bench/.peers, for the bench to stand beside
 	@$(BIN)/python -m bench.broker.peers
 
-sim: .venv/.ready  ## simulated bad days of a log, or of a cluster: make sim [WORLD=cluster] [SEED=7] [CYCLES=1000]
+sim: .venv/.ready  ## simulated bad days of a log, a cluster, or a queue: make sim [WORLD=cluster|queue] [SEED=7] [CYCLES=1000]
 	@$(BIN)/python -m tests.simulation --world $(WORLD) --cycles $(CYCLES) $(if $(SEED),--seed $(SEED))
 
 sim-night: .venv/.ready  ## simulated clusters, minute after minute, until one breaks a promise: make sim-night [HOURS=8]

@@ -118,3 +118,30 @@ def test_an_acknowledgement_of_what_another_has_finished_is_refused() -> None:
         return [type(each[at]).__name__ for each in answers]
 
     assert on_a_broker(scenario) == ["NoneType", "LeaseLost"]
+
+
+def test_a_broker_whose_clock_went_back_opens_its_queues() -> None:
+    """It leads in the same epoch as before its restart, and its sessions count by the clock."""
+
+    async def run(sim: Simulation) -> list[int]:
+        cluster = SimCluster(sim, 1)
+        await cluster.start_all()
+        machine = cluster[1]
+        assert await machine.create_topic("jobs")
+        received = await machine.host.run(use(machine))
+        machine.kill()
+        sim.clock.jump(machine.name, ms=-3_600_000)
+        await machine.start()
+        received += await machine.host.run(use(machine))
+        await cluster.stop_all()
+        return received
+
+    async def use(machine: Machine) -> list[int]:
+        assert machine.broker is not None
+        partition = machine.broker.node.partitions.named("jobs", 0)
+        assert partition is not None
+        await append(machine, partition)
+        return await receive(await opened(machine, partition))
+
+    with Simulation(7) as simulation:
+        assert simulation.run(run) == [0, 1]

@@ -12,30 +12,35 @@ from dataclasses import fields
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from tests.simulation import replicated_world
+from tests.simulation import queue_world, replicated_world
 from tests.simulation.power_cuts import CYCLES_PER_SEED, Outcome, run_seed
 
 console = Console(highlight=False)
 LINE_SECONDS = 10.0
 """Between two lines of progress, in the night."""
+WORLDS: dict[str, Callable[[int], replicated_world.Outcome]] = {
+    "cluster": replicated_world.run_seed,
+    "queue": queue_world.run_seed,
+}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make sim", description=__doc__)
-    parser.add_argument("--world", choices=("disk", "cluster"), default="disk", help="one log, or brokers and clients")
+    parser.add_argument("--world", choices=("disk", *WORLDS), default="disk", help="one log, or brokers and clients")
     parser.add_argument("--seed", type=int, help="run this seed only, and print its trace hash; default: many")
     parser.add_argument("--cycles", type=int, default=1000, help="lives of the simulated process (default 1000)")
     parser.add_argument("--seeds", type=int, default=50, help="simulated minutes of a cluster (default 50)")
     parser.add_argument("--hours", type=float, help="clusters, one after another, for this long")
     arguments = parser.parse_args()
-    run: Callable[[int], object] = replicated_world.run_seed if arguments.world == "cluster" else run_seed
+    run: Callable[[int], object] = WORLDS.get(arguments.world, run_seed)
     if arguments.seed is not None:
         return replay(arguments.seed, arguments.world, run)
     first = random.SystemRandom().randrange(1_000_000)
     if arguments.hours is not None:
-        return clusters(range(first, first + 1_000_000_000), until=time.monotonic() + arguments.hours * 3600)
-    if arguments.world == "cluster":
-        return clusters(range(first, first + arguments.seeds))
+        until = time.monotonic() + arguments.hours * 3600
+        return clusters(arguments.world, range(first, first + 1_000_000_000), until=until)
+    if arguments.world in WORLDS:
+        return clusters(arguments.world, range(first, first + arguments.seeds))
     return power_cuts(range(first, first + max(1, arguments.cycles // CYCLES_PER_SEED)))
 
 
@@ -60,17 +65,17 @@ def power_cuts(seeds: range) -> int:
     return 0
 
 
-def clusters(seeds: Iterable[int], *, until: float = float("inf")) -> int:
-    """One minute of a cluster for each seed. Stops at the first that fails."""
+def clusters(world: str, seeds: Iterable[int], *, until: float = float("inf")) -> int:
+    """One bad minute, or a part of it, for each seed. Stops at the first that fails."""
     total, done, began = replicated_world.Outcome(), 0, time.monotonic()
     told = began
     for seed in seeds:
         if time.monotonic() >= until:
             break
         try:
-            outcome = replicated_world.run_seed(seed)
+            outcome = WORLDS[world](seed)
         except Exception as error:
-            return failed(seed, "cluster", error)
+            return failed(seed, world, error)
         done += 1
         for each in fields(outcome):
             if isinstance(value := getattr(outcome, each.name), int):
@@ -86,9 +91,10 @@ def clusters(seeds: Iterable[int], *, until: float = float("inf")) -> int:
 
 def summary(total: replicated_world.Outcome, seeds: int, seconds: float) -> str:
     return (
-        f"{seeds} clusters for a minute each, {seeds / max(seconds, 0.001):.2f} seeds/s; {total.lives} lives ended, "
+        f"{seeds} clusters on bad days, {seeds / max(seconds, 0.001):.2f} seeds/s; {total.lives} lives ended, "
         f"{total.power_cuts} by power cuts, {total.elections} leader epochs, "
-        f"{total.counts.get('Acknowledged', 0)} batches and {total.counts.get('CommitEnded', 0)} commits answered"
+        f"{total.counts.get('Acknowledged', 0)} batches, {total.counts.get('CommitEnded', 0)} commits and "
+        f"{total.counts.get('Heard', 0)} verdicts on messages answered"
     )
 
 

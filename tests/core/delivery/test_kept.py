@@ -86,7 +86,8 @@ class AgainstAPlainModel(RuleBasedStateMachine):
     def load(self, key: StateKey, writer: Writer) -> tuple[StateKey, Writer]:
         answer = self.world.ask(Load(key, writer))
         if key in self.newest and writer < self.newest[key]:
-            assert answer == Answer(Outcome.FENCED)
+            epoch, session = self.newest[key]
+            assert answer == Answer(Outcome.FENCED, (session.to_bytes(8, "big"),) if epoch == writer.epoch else ())
         else:
             assert answer == Answer(Outcome.DONE, tuple(self.lists.get(key, [])))
             if self.newest.get(key) != writer:

@@ -120,6 +120,9 @@ class States:
         await self._make_place()
         writer = Writer(epoch, self._next_session())
         answer = await self._ask(self._partition_of(key), Load(key, writer))
+        if answer.outcome is Outcome.FENCED and self._was_fenced_by_earlier_life(answer):
+            writer = Writer(epoch, self._next_session())
+            answer = await self._ask(self._partition_of(key), Load(key, writer))
         known = self._writing.get(key)
         if answer.outcome is not Outcome.DONE or (known is not None and known.writer.session > writer.session):
             raise _fenced(key, epoch)
@@ -183,6 +186,14 @@ class States:
         return {
             key: document for answer in answers for key, document in zip(answer.keys, answer.documents, strict=True)
         }
+
+    def _was_fenced_by_earlier_life(self, answer: Answer) -> bool:
+        """An epoch has one leader. A session of it that is above all of this process was a process before it, when the
+        clock was ahead; from now on this one counts from there."""
+        fence = int.from_bytes(answer.documents[0], "big") if answer.documents else 0
+        was_earlier = fence > self._last_session
+        self._last_session = max(self._last_session, fence)
+        return was_earlier
 
     def _next_session(self) -> int:
         """Greater than any before, also of an earlier life of this broker as far as its clock can tell."""

@@ -87,6 +87,7 @@ class Outcome(Enum):
 class Answer(NamedTuple):
     outcome: Outcome
     documents: tuple[bytes, ...] = ()
+    """Of a load. Where it was fenced by a session of its own epoch, that session, as eight bytes."""
     keys: tuple[StateKey, ...] = ()
     """With one document each, where keys were asked for."""
 
@@ -147,8 +148,12 @@ class KeptStates:
         records, outcome = self._decide(request)
         for place, record in enumerate(records):
             self.apply(record, Offset(at + place))
-        if isinstance(request, Load) and outcome is Outcome.DONE:
-            return records, Answer(outcome, self.states[request.key].documents)
+        if isinstance(request, Load):
+            state = self.states[request.key]
+            if outcome is Outcome.DONE:
+                return records, Answer(outcome, state.documents)
+            if state.writer.epoch == request.writer.epoch:
+                return records, Answer(outcome, (state.writer.session.to_bytes(8, "big"),))
         if isinstance(request, Find):
             found = {key: state.documents[-1] for key, state in self._meant(request) if state.documents}
             return records, Answer(outcome, tuple(found.values()), tuple(found))
