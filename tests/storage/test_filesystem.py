@@ -64,6 +64,17 @@ def test_what_was_written_is_read_back(file: File) -> None:
     assert file.read(4, 2) == b"po"
 
 
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview, lambda content: memoryview(bytearray(content))])
+@pytest.mark.parametrize("size", [1, 4096, 4097])
+def test_chunks_of_any_kind_and_size_are_written_as_they_are(
+    file: File, kind: Callable[[bytes], Buffer], size: int
+) -> None:
+    """With zeros in them: small ones pass through C's hands."""
+    content = bytes(number % 7 for number in range(size))
+    assert file.write(3, [kind(content)]) == size
+    assert file.read(0, size + 10) == bytes(3) + content
+
+
 def test_a_read_is_short_only_where_the_file_ends(file: File) -> None:
     file.write(0, [b"millpond"])
     assert file.read(5, 100) == b"ond"
