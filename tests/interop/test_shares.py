@@ -13,7 +13,7 @@ from millpond.api.kafka.served import SERVED
 from tests.interop.broker_process import BrokerProcess
 from tests.interop.confluent import new_consumer, new_topic, receive, send, values_of
 from tests.interop.facts import new_name, until
-from tests.interop.foreign_client import ForeignClient
+from tests.interop.foreign_client import ForeignClient, Refused
 from tests.interop.sharers import ConfluentSharer, Delivered, JavaSharer, Sharer, configure
 
 pytestmark = [
@@ -191,3 +191,26 @@ def test_java_renews_a_lock_and_an_administrator_sees_the_group(broker: BrokerPr
         assert take(member, 1, {}) == [Delivered("long job", 1)]
         assert member.commit() == []
     assert java.ask("describe_share_group", group=group) == ["Empty", []]
+
+
+def test_java_moves_a_share_group_and_makes_it_forget(broker: BrokerProcess, java: ForeignClient) -> None:
+    topic, group = new_topic(broker), new_name("share")
+    send(broker, topic, [b"a", b"b", b"c"])
+    with closing(JavaSharer(java, group, topic, mode=EXPLICIT)) as member:
+        assert take(member, 3, {}) == [Delivered(each, 1) for each in "abc"]
+        assert member.commit() == []
+        with pytest.raises(Refused, match="GroupNotEmpty"):
+            java.ask("alter_share_offsets", group=group, offsets=[[topic, 0, 1]])
+    assert java.ask("share_offsets", group=group) == [[topic, 0, 3, 0]]
+    java.ask("alter_share_offsets", group=group, offsets=[[topic, 0, 1]])
+    assert java.ask("share_offsets", group=group) == [[topic, 0, 1, 2]]
+    with closing(JavaSharer(java, group, topic, mode=EXPLICIT)) as member:
+        assert take(member, 2, {}) == [Delivered("b", 1), Delivered("c", 1)]
+        assert member.commit() == []
+    java.ask("delete_share_offsets", group=group, topic=topic)
+    assert java.ask("share_offsets", group=group) == []
+    with closing(JavaSharer(java, group, topic, mode=EXPLICIT)) as member:
+        assert take(member, 3, {}) == [Delivered(each, 1) for each in "abc"], "as a group that is new here"
+        assert member.commit() == []
+    java.ask("delete_share_group", group=group)
+    assert group not in java.ask("list_groups")

@@ -1,7 +1,5 @@
 """Machines that rely on their states, on bad days; and planted bugs, to show that these tests would see one."""
 
-from collections.abc import Callable
-
 import pytest
 
 from tests.simulation import states_mutants as planted
@@ -23,11 +21,8 @@ def test_a_third_of_a_bad_minute_ends_well(seed: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, SEEDS, SEEDS_PER_TEST))
-def test_whatever_befalls_brokers_machines_can_rely_on_what_was_kept(
-    first: int, record_property: Callable[[str, object], None]
-) -> None:
+def test_whatever_befalls_brokers_machines_can_rely_on_what_was_kept(first: int) -> None:
     outcomes = [run_seed(seed) for seed in range(first, first + SEEDS_PER_TEST)]
-    record_property("seeds", SEEDS_PER_TEST)
     # So that a world in which nothing happens does not pass for one in which nothing goes wrong.
     assert sum(each.lives for each in outcomes) > 5 * SEEDS_PER_TEST
     assert sum(each.acknowledged for each in outcomes) > 100 * SEEDS_PER_TEST

@@ -32,6 +32,7 @@ from millpond.broker.drivers.in_sync import keep_in_sync
 from millpond.broker.drivers.life import BrokerLife
 from millpond.broker.drivers.preferred import keep_preferred
 from millpond.broker.drivers.producer_ids import ProducerIds
+from millpond.broker.drivers.queue_links import QueueLinks
 from millpond.broker.drivers.queues import Queues
 from millpond.broker.drivers.states import States, ask_nobody
 from millpond.broker.drivers.upkeep import keep_up
@@ -216,7 +217,7 @@ def _node(
     metadata.listen(queues.follow)
     delay_ms_max = whole("millpond.delay.max.ms", settings.configs)
     delays = DelayKeeper(partitions, DelaySurroundings(clock, delay_ms_max, DelayFacts(), on_error))
-    return Node(
+    node = Node(
         node_id=settings.node_id,
         cluster_id=settings.cluster_id,
         static=settings.configs,
@@ -231,4 +232,8 @@ def _node(
         share_sessions=ShareSessions(sessions_max=whole("group.share.max.share.sessions", settings.configs)),
         delays=delays,
         fetch_bytes_max=whole("fetch.max.bytes", settings.configs),
+        elsewhere=None if cluster is None else QueueLinks(cluster.links),
     )
+    if cluster is not None:
+        cluster.node = node
+    return node

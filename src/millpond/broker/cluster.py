@@ -11,6 +11,7 @@ from millpond.broker.drivers.doorkeeper import Doorkeeper
 from millpond.broker.drivers.links import Identity, Links
 from millpond.broker.drivers.quorum import Quorum
 from millpond.broker.drivers.states import States
+from millpond.broker.node import Node
 
 
 @dataclass(slots=True, kw_only=True)
@@ -26,3 +27,5 @@ class Cluster:
     """Where addresses of others are discovered."""
     states: States | None = None
     """None until the broker knows what it leads."""
+    node: Node | None = None
+    """The same."""

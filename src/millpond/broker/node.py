@@ -12,6 +12,7 @@ from millpond.broker.drivers.metadata import MetadataLog
 from millpond.broker.drivers.partition import Partition
 from millpond.broker.drivers.partitions import PartitionTable
 from millpond.broker.drivers.producer_ids import ProducerIds
+from millpond.broker.drivers.queue_links import QueueLinks
 from millpond.broker.drivers.queues import Queues
 from millpond.broker.drivers.states import States
 from millpond.core.cluster.announcement import Ignored
@@ -40,6 +41,8 @@ class Node:
     delays: DelayKeeper
     fetch_bytes_max: int
     """The most one fetch answers, whatever it asks for."""
+    elsewhere: QueueLinks | None = None
+    """Queues of partitions that other brokers lead; None for a broker that is alone."""
     datagrams_ignored: Mapping[Ignored, int] = field(default_factory=dict)
     """Where brokers announce themselves: what else arrived there."""
     is_stopping: bool = False

@@ -19,6 +19,7 @@ from millpond.cli.bench import BENCH_EXAMPLES, bench
 from millpond.cli.cluster import cluster
 from millpond.cli.config import config
 from millpond.cli.consume import CONSUME_EXAMPLES, consume
+from millpond.cli.delay import delay
 from millpond.cli.doctor import DOCTOR_EXAMPLES, doctor
 from millpond.cli.groups import groups
 from millpond.cli.produce import PRODUCE_EXAMPLES, produce
@@ -33,6 +34,7 @@ app.add_typer(topics)
 app.command(epilog=PRODUCE_EXAMPLES)(produce)
 app.command(epilog=CONSUME_EXAMPLES)(consume)
 app.add_typer(groups)
+app.add_typer(delay)
 app.add_typer(config)
 app.add_typer(cluster)
 app.command(epilog=BENCH_EXAMPLES)(bench)

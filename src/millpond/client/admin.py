@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Literal, Self, TypeVar
 
+from millpond.client.admin_delays import DelayAdmin, DelayPage
 from millpond.client.admin_groups import GroupDescription, Groups, PartitionLag, Target
 from millpond.client.cluster import Cluster
 from millpond.client.offsets import EARLIEST, LATEST, offsets_at
@@ -106,11 +107,13 @@ class Admin:
         self._settings = ClientSettings.of(bootstrap, options)
         self._cluster: Cluster
         self._groups: Groups
+        self._delays: DelayAdmin
         self._is_open = False
 
     async def start(self) -> None:
         self._cluster = Cluster(self._settings)
         self._groups = Groups(self._cluster)
+        self._delays = DelayAdmin(self._cluster)
         try:
             await self._cluster.start()
         except BaseException:
@@ -367,6 +370,23 @@ class Admin:
             )
 
         return await self._try(look)
+
+    # Delayed messages
+
+    async def delays(
+        self, topic: str, *, partition: int | None = None, after: str | None = None, count: int = 100
+    ) -> DelayPage:
+        """Messages that wait to be delivered, in the order in which they are due. `after` is the `cursor` of the last
+        of the page before."""
+        return await self._try(lambda: self._delays.page(topic, partition=partition, after=after, count=count))
+
+    async def cancel_delay(self, message_id: str) -> None:
+        """It will not be delivered; a schedule will not fire again. The id is topic/partition/offset."""
+        await self._try(lambda: self._delays.alter(message_id, None))
+
+    async def reschedule_delay(self, message_id: str, due_ms: int) -> None:
+        """Milliseconds since 1970; what is past means at once."""
+        await self._try(lambda: self._delays.alter(message_id, due_ms))
 
     @property
     def _timeout_ms(self) -> int:

@@ -50,6 +50,7 @@ _CLASSES: Final[dict[int, type[MillpondError]]] = {
         errors.StorageError,
         errors.GroupNotEmpty,
         errors.GroupNotFound,
+        errors.MessageNotFound,
         errors.TopicDeletionDisabled,
         errors.FencedLeaderEpoch,
         errors.UnknownLeaderEpoch,

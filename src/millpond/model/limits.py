@@ -34,3 +34,21 @@ STATE_BYTES_MAX = 2 * MIB
 
 STATE_CHANGES_MAX = 1_000
 """Most changes that are kept behind a whole document; machines send a whole one much earlier."""
+
+VISIBILITY_MS_MAX = 12 * 3_600_000
+"""Longest lease of a message that a consumer may ask for; also the most `share.record.lock.duration.ms` may be."""
+
+RECEIVE_WAIT_MS_MAX = 20_000
+"""How long a request for messages of a queue may wait for the first."""
+
+RECEIVE_MESSAGES_MAX = 1_000
+"""Most messages of a queue that one request is answered with."""
+
+RECEIPTS_MAX = 10_000
+"""Most messages that one request may settle."""
+
+RETRY_DELAY_MS_MAX = 7 * 24 * 3_600_000
+"""Longest wait before the next delivery that who gives a message back may ask for."""
+
+DELAY_MS_MAX = 10 * 366 * 24 * 3_600_000
+"""Longest delay, and longest life, that a message of a queue may be sent with."""

@@ -49,6 +49,20 @@ LOOP_DELAY = _histogram(
     "millpond_event_loop_delay_seconds",
     "How much later than asked a timer of the event loop rang, tried four times a second: what every request waits.",
 )
+DELAYED_PENDING = _gauge(
+    "millpond_delayed_pending",
+    "Delayed messages that wait to be delivered, and schedules, in partitions that this broker leads.",
+    "topic",
+    "partition",
+)
+DELAYED_PARKED = _counter("millpond_delayed_parked_total", "Messages of batches that asked for a delay.")
+DELAYED_DELIVERED = _counter(
+    "millpond_delayed_delivered_total", "Delayed messages that were delivered; a schedule counts each time."
+)
+DELAYED_CANCELLED = _counter("millpond_delayed_cancelled_total", "Delayed messages and schedules that were cancelled.")
+DELAYED_LATENESS = _histogram(
+    "millpond_delayed_lateness_seconds", "How long after they were due delayed messages were delivered."
+)
 DROPPED_SERIES = _gauge(
     "millpond_metrics_dropped_series", "Series left out of this answer because a metric has too many.", "metric"
 )

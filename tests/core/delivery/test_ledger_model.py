@@ -60,7 +60,7 @@ class LedgerAgainstModel(RuleBasedStateMachine):
         self.ledger = Ledger(self.settings, random.Random(0), start=0)
         self.documents = [encode_whole(self.ledger)]
         self.messages: dict[int, Message] = {}
-        self.end = 0
+        self.end = self.log_start = 0
         self.now_ms = 0
 
     @property
@@ -95,9 +95,9 @@ class LedgerAgainstModel(RuleBasedStateMachine):
     @precondition(lambda self: self.end > 0)
     @rule(part=st.floats(0, 1))
     def lose_the_oldest(self, part: float) -> None:
-        start = int(self.end * part)
+        self.log_start = start = max(self.log_start, int(self.end * part))
         self.ledger.trim(start)
-        for offset in [each for each in self.messages if each < start]:
+        for offset in [each for each, message in self.messages.items() if each < start and message.state != "doomed"]:
             del self.messages[offset]
         self.keep()
 
@@ -110,7 +110,7 @@ class LedgerAgainstModel(RuleBasedStateMachine):
         return (
             not self.settings.is_ordered_by_key
             or message.key is None
-            or not any(at < offset and each.key == message.key for at, each in self.messages.items())
+            or not any(self.log_start <= at < offset and self.messages[at].key == message.key for at in self.messages)
         )
 
     @rule(holder=st.sampled_from(HOLDERS), count=st.integers(1, 5))
@@ -235,6 +235,7 @@ class LedgerAgainstModel(RuleBasedStateMachine):
         for offset, message in self.messages.items():
             if message.state == "leased":
                 message.until_ms = self.now_ms + self.lock_of(offset)
+        self.ledger.trim(self.log_start)
         self.let_in()
 
     def lock_of(self, offset: int) -> int:

@@ -103,7 +103,8 @@ public final class Client {
                     "assignment", "close" -> consume(verb, ask);
             case "share_open", "share_poll", "share_commit", "share_close" -> share(verb, ask);
             case "list_groups", "describe_group", "describe_classic_group", "describe_share_group", "group_offsets",
-                    "alter_group_offsets", "delete_group_offsets", "delete_group", "remove_members" -> groups(verb, ask);
+                    "alter_group_offsets", "delete_group_offsets", "delete_group", "remove_members", "share_offsets",
+                    "alter_share_offsets", "delete_share_offsets", "delete_share_group" -> groups(verb, ask);
             default -> administer(verb, ask);
         };
     }
@@ -536,6 +537,15 @@ public final class Client {
                 yield pair(seen.groupState().toString(), seen.members().stream()
                         .map(each -> Member.numbers(each.assignment().topicPartitions())).toList());
             }
+            case "share_offsets" -> admin.listShareGroupOffsets(Map.of(group, new ListShareGroupOffsetsSpec()))
+                    .partitionsToOffsetInfo(group).get().entrySet().stream()
+                    .map(each -> List.of(each.getKey().topic(), each.getKey().partition(), each.getValue().startOffset(),
+                            each.getValue().lag().orElse(-1L))).toList();
+            case "alter_share_offsets" -> admin.alterShareGroupOffsets(group, offsets(ask).entrySet().stream()
+                    .collect(Collectors.toMap(Map.Entry::getKey, each -> each.getValue().offset()))).all().get();
+            case "delete_share_offsets" ->
+                admin.deleteShareGroupOffsets(group, Set.of(ask.get("topic").asText())).all().get();
+            case "delete_share_group" -> admin.deleteShareGroups(List.of(group)).all().get();
             case "group_offsets" -> written(admin.listConsumerGroupOffsets(group).partitionsToOffsetAndMetadata().get());
             case "alter_group_offsets" -> admin.alterConsumerGroupOffsets(group, offsets(ask)).all().get();
             case "delete_group_offsets" -> admin.deleteConsumerGroupOffsets(group, Set.copyOf(partitions(ask))).all().get();

@@ -18,7 +18,7 @@ from kio.serial._implicit_defaults import get_tagged_field_default
 
 from millpond.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from millpond.protocol.messages.fields import Field, Kind, Message, fields_of
-from millpond.protocol.messages.registry import APIS
+from millpond.protocol.messages.registry import APIS, OWN_KEYS_FROM
 
 EMBEDDED: dict[type[Message], str] = {
     ConsumerProtocolSubscription: "consumer_protocol_subscription",
@@ -30,8 +30,9 @@ EPOCH = dt.datetime.fromtimestamp(0, dt.UTC)
 
 
 def all_messages() -> list[tuple[type[Message], int]]:
-    """Every class of every API, at every version we serve, and the two that travel inside groups."""
-    classes = [made for api in APIS.values() for made in (api.request_class, api.response_class)]
+    """Every class of every API of Kafka's, at every version we serve, and the two that travel inside groups."""
+    theirs = [api for api in APIS.values() if api.key < OWN_KEYS_FROM]
+    classes = [made for api in theirs for made in (api.request_class, api.response_class)]
     return [(declared, version) for declared in (*classes, *EMBEDDED) for version in declared.versions]
 
 

@@ -19,7 +19,20 @@ from millpond.api.http.problems import Refusal, problem, reply_to
 from millpond.api.http.producing import Producing
 from millpond.api.http.reading import Reading
 from millpond.api.http.replies import JSON, Reply
-from millpond.api.http.routes import cluster, consume, documents, groups, health, produce, subscribe, tail, topics
+from millpond.api.http.routes import (
+    cluster,
+    consume,
+    dead_letters,
+    delays,
+    documents,
+    groups,
+    health,
+    produce,
+    queues,
+    subscribe,
+    tail,
+    topics,
+)
 from millpond.api.http.routing import Call, Found, Table, body_of, query_of
 from millpond.api.http.services import Services
 from millpond.broker.node import Node
@@ -34,6 +47,9 @@ ROUTES = (
     *tail.ROUTES,
     *topics.ROUTES,
     *groups.ROUTES,
+    *queues.ROUTES,
+    *dead_letters.ROUTES,
+    *delays.ROUTES,
     *cluster.ROUTES,
     *health.ROUTES,
 )

@@ -45,11 +45,13 @@ from millpond.model.errors import (
     LogClosed,
     MessageNotFound,
     MillpondError,
+    NotEnoughReplicasAfterAppend,
     NotLeader,
     OffsetNotAvailable,
+    RequestTimedOut,
     StorageError,
 )
-from millpond.model.ids import Offset
+from millpond.model.ids import Offset, TopicPartition
 from millpond.model.latencies import Latencies
 from millpond.model.limits import INFLATED_BYTES_MAX, MIB
 from millpond.model.ports import Buffer, Clock
@@ -80,6 +82,7 @@ HEADERS_PER_TURN: Final = 5_000
 CHECKPOINT_BYTES: Final = 64 * MIB
 """So much is appended between two checkpoints, at least."""
 CARRIES_PER_BATCH: Final = 200
+CARRY_SECONDS_MAX: Final = 5.0
 CARRIED_BYTES_MAX: Final = 16 * MIB
 """Carried on for one round of retention; the rest waits for the next."""
 _NS_PER_MS: Final = 1_000_000
@@ -120,6 +123,8 @@ class PartitionDelays:
         self._is_closed = False
         self._timer: asyncio.TimerHandle | None = None
         self._rings_at = 0.0
+        self._carried: Appended | None = None
+        """The last batch of messages that were carried on."""
         self._checkpoint_due = self._log.appended_bytes + CHECKPOINT_BYTES
         self._loading = asyncio.get_running_loop().create_task(self._load())
 
@@ -281,17 +286,24 @@ class PartitionDelays:
     # Making way
 
     async def make_way(self, before: Offset) -> Offset:
-        """Carries on what waits and lies before an offset, as far as one round goes. How much may be removed then."""
+        """Carries on what waits and lies before an offset, as far as one round goes. How much may be removed then:
+        nothing, while other replicas may lack what was carried on."""
+        start = self._log.start_offset
         if not self.is_loaded:
-            return self._log.start_offset
+            return start
         carried_bytes = 0
         while carried_bytes < CARRIED_BYTES_MAX:
             messages = self._machine.placed_before(before, count_max=CARRIES_PER_BATCH)
             if not messages:
                 break
-            appended, size = self._carry(messages)
+            self._carried, size = self._carry(messages)
             carried_bytes += size
-            await self._partition.wait_visible(appended)
+        if self._carried is not None:
+            until = asyncio.get_running_loop().time() + CARRY_SECONDS_MAX
+            with suppress(NotEnoughReplicasAfterAppend, RequestTimedOut):
+                await self._partition.wait_visible(self._carried, until=until)
+            if self._partition.high_watermark <= self._carried.last_offset:
+                return start
         place = self._machine.first_place()
         return min(self._partition.high_watermark, place) if place is not None else self._partition.high_watermark
 
@@ -443,8 +455,8 @@ class DelayKeeper:
         found = self._partitions.named(topic, partition)
         return None if found is None else self._kept.get(found)
 
-    def pending(self) -> Iterable[tuple[Partition, int]]:
-        return [(partition, len(delays)) for partition, delays in self._kept.items()]
+    def pending(self) -> Iterable[tuple[TopicPartition, int]]:
+        return [(partition.at, len(delays)) for partition, delays in self._kept.items()]
 
     async def close(self) -> None:
         for delays in self._kept.values():

@@ -1,11 +1,11 @@
-"""Connections to the other brokers: one each for Raft's messages, changes, heartbeats, copies and states.
+"""Connections to the other brokers: one each for Raft's messages, changes, heartbeats, copies, states and queues.
 
 Several, because a server answers each connection in order: a change that waits must not hold up a heartbeat. Each is
 made when it is first needed, proves itself (core/cluster/handshake.py), and is made anew after a while when it is lost.
 
 Invariant: what waits to be sent is bounded. Raft's messages may be lost, so they are dropped where a peer is slow or
 away; a request is answered, or given up at its deadline, and nobody learns from that whether it was heard.
-Driven by quorum.py, metadata.py, life.py, followers.py and states.py.
+Driven by quorum.py, metadata.py, life.py, followers.py, states.py and queue_links.py.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from millpond.broker.drivers.quorum import Accepted, Conflict, NotController, Outcome, Unheard
 from millpond.core.cluster.handshake import NONCE_BYTES, Handshake, Side
@@ -61,6 +61,9 @@ COPIES_BYTES_MAX = 128 * MIB
 """More than any one batch, with what a fetch may bring beside it."""
 STATES_BYTES_MAX = 32 * MIB
 """More than a broker answers in one go about states."""
+WAITS_MAX = 256
+"""For messages of one broker's queues, at a time."""
+IDLE_WAITS_MAX = 16
 FETCH_VERSION = 17
 PRODUCE_VERSION = 13
 
@@ -101,9 +104,15 @@ class Purpose(Enum):
     COPIES = "copies"
     STATES = "states"
     LETTERS = "letters"
+    QUEUES = "queues"
+    WAITS = "waits"
 
 
-_ANSWER_BYTES_MAX = {Purpose.COPIES: COPIES_BYTES_MAX, Purpose.STATES: STATES_BYTES_MAX}
+_ANSWER_BYTES_MAX = {
+    Purpose.COPIES: COPIES_BYTES_MAX,
+    Purpose.STATES: STATES_BYTES_MAX,
+    Purpose.QUEUES: COPIES_BYTES_MAX,
+}
 
 
 class Link:
@@ -347,20 +356,26 @@ class Links:
         """Brokers that do not want this one, and why."""
         self.told: dict[int, tuple[str, int]] = {}
         """Where brokers that join said they are reached, before the metadata says it."""
+        self._idle: dict[int, list[Link]] = {}
+        self._waits: dict[asyncio.Task[Any], int] = {}
+        """Requests that wait, each on a connection of its own, and for which broker."""
 
     def _link(self, to: int, purpose: Purpose) -> Link:
         link = self._links.get((to, purpose))
         if link is None:
-            link = self._links[to, purpose] = Link(
-                to,
-                self._identity,
-                self._rng,
-                address_of=self._address_of,
-                on_refused=self._note_refusal,
-                on_unreached=self._on_unreached,
-                answer_bytes_max=_ANSWER_BYTES_MAX.get(purpose, ANSWER_BYTES_MAX),
-            )
+            link = self._links[to, purpose] = self._new_link(to, purpose)
         return link
+
+    def _new_link(self, to: int, purpose: Purpose) -> Link:
+        return Link(
+            to,
+            self._identity,
+            self._rng,
+            address_of=self._address_of,
+            on_refused=self._note_refusal,
+            on_unreached=self._on_unreached,
+            answer_bytes_max=_ANSWER_BYTES_MAX.get(purpose, ANSWER_BYTES_MAX),
+        )
 
     def _note_refusal(self, by: int, why: RefusedByPeer | None) -> None:
         if why is None:
@@ -461,6 +476,42 @@ class Links:
         except (Unanswered, MalformedMessage):
             return None
 
+    async def ask_queues(self, leader: int, request: Message, response_class: type[Response]) -> Response | None:
+        """What is answered at once; None where no answer came."""
+        until = self._loop.time() + ANSWER_SECONDS
+        try:
+            return await self._link(leader, Purpose.QUEUES).request(request, response_class, until)
+        except (Unanswered, MalformedMessage):
+            return None
+
+    async def wait_queues(self, leader: int, request: Message, response_class: type[Response]) -> Response | None:
+        """What waits, for less than ANSWER_SECONDS; None where no answer came, or too much waits there already.
+
+        Who gives up leaves the connection to the answer that is still to come.
+        """
+        if sum(to == leader for to in self._waits.values()) >= WAITS_MAX:
+            return None
+        work = self._loop.create_task(self._wait(leader, request, response_class))
+        self._waits[work] = leader
+        work.add_done_callback(self._waits.pop)
+        return await asyncio.shield(work)
+
+    async def _wait(self, leader: int, request: Message, response_class: type[Response]) -> Response | None:
+        idle = self._idle.setdefault(leader, [])
+        link = idle.pop() if idle else self._new_link(leader, Purpose.WAITS)
+        try:
+            return await link.request(request, response_class, self._loop.time() + ANSWER_SECONDS)
+        except (Unanswered, MalformedMessage):
+            return None
+        finally:
+            if len(idle) < IDLE_WAITS_MAX:
+                idle.append(link)
+            else:
+                await link.close()
+
     async def close(self) -> None:
-        for link in self._links.values():
+        for task in list(self._waits):
+            task.cancel()
+        await asyncio.gather(*self._waits, return_exceptions=True)
+        for link in (*self._links.values(), *(each for idle in self._idle.values() for each in idle)):
             await link.close()

@@ -7,18 +7,18 @@ Driven by queues.py, and by a timer of its own.
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterator
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator
+from typing import Any, Final, NamedTuple, Protocol
 
 from millpond.broker.drivers.partition import Partition
 from millpond.broker.drivers.states import StateKey, States
 from millpond.core.delivery.encoding import decode, encode, encode_whole
 from millpond.core.delivery.headers import expired, lane_of
 from millpond.core.delivery.lanes import Offer
-from millpond.core.delivery.ledger import Delivery, Ledger, Verdict
+from millpond.core.delivery.ledger import Change, Delivery, Ledger, Verdict
 from millpond.core.delivery.runs import Run
 from millpond.core.delivery.settings import DeliverySettings
-from millpond.core.delivery.states import Doomed
+from millpond.core.delivery.states import Doomed, Outcome
 from millpond.model.errors import FencedState, MillpondError, NotLeader
 from millpond.model.ids import Offset
 from millpond.model.instant import Instant
@@ -51,6 +51,14 @@ class Taken(NamedTuple):
     deliveries: list[Delivery]
     batches: dict[int, memoryview]
     """Those the messages are in, by base offset."""
+
+
+class Held(NamedTuple):
+    """Messages that somebody says to have."""
+
+    first: int
+    last: int
+    holder: str
 
 
 class DeadLetters(Protocol):
@@ -87,10 +95,11 @@ class QueuePartition:
         self._since_whole = self._bytes_since_whole = 0
         self._timer: asyncio.TimerHandle | None = None
         self._burying: asyncio.Task[None] | None = None
+        self._keeping: asyncio.Task[None] | None = None
+        """The last document that was sent; when it is kept, so are all before it."""
         self._waiting: dict[asyncio.Future[None], None] = {}
+        self._wakes = 0
         self._decoded: OrderedDict[int, list[Record]] = OrderedDict()
-        self.kept_start: int = start
-        """Everything before is done, and that is kept."""
         self.failure: MillpondError | None = None
         """Why it is over, once it is."""
 
@@ -103,7 +112,6 @@ class QueuePartition:
         documents = await self._shared.states.load(self._key, self.epoch)
         if documents:
             self._ledger = Ledger.restore(self.settings, self._shared.rng, decode(documents), now=self._now())
-            self.kept_start = self._ledger.start
         self._since_whole = WHOLE_EVERY  # so that the first document, also of a group that is new, is a whole one
         await self.keep(is_new=not documents)
         self._go_on()
@@ -126,7 +134,12 @@ class QueuePartition:
         self._require_open()
         taken = Taken([], {})
         ledger = self._ledger
+        ready = ledger.ready
         ledger.trim(self.partition.log.start_offset)
+        ledger.tick(self._now())
+        if self.settings.looks_at_messages:
+            self._admit()  # what has come since may go before what waits
+        has_more = ledger.ready > ready
         count_left = min(want.count_max, ledger.room_for(want.holder))
         bytes_left = want.bytes_max
         while count_left > 0 and bytes_left > 0:
@@ -140,7 +153,8 @@ class QueuePartition:
             count, size = self._take_offer(offer, want, taken, count_left, bytes_left)
             count_left -= count
             bytes_left -= size
-        self._go_on()
+        # Not whenever something is left: those who may not have it would wake one another for ever.
+        self._go_on(wakes=has_more or bool(taken.deliveries))
         return taken
 
     def _take_offer(self, offer: Offer, want: Want, taken: Taken, count_left: int, bytes_left: int) -> tuple[int, int]:
@@ -161,12 +175,14 @@ class QueuePartition:
             gone = [at for at in expired(data, position, header, wall_ms=now.wall_ms) if first <= at <= last]
             for offset in gone:
                 ledger.expire(offset)
-            for run_first, run_last in _between(first, last, gone):
+            runs = _between(first, last, gone)
+            for run_first, run_last in runs:
                 lent = Offer(run_first, run_last, offer.lane)
                 taken.deliveries.extend(ledger.acquire(lent, holder=want.holder, lock_ms=want.lock_ms, now=now))
                 count += run_last - run_first + 1
-            taken.batches[header.base_offset] = data[position : position + header.size]
-            size += header.size
+            if runs:
+                taken.batches[header.base_offset] = data[position : position + header.size]
+                size += header.size
         return count, size
 
     def _admit(self) -> bool:
@@ -180,12 +196,13 @@ class QueuePartition:
         room = ledger.room_ahead
         if room <= 0:
             return False
+        now_ms = self._shared.clock.wall_ms()
         part = self.partition.read(Offset(ledger.frontier), bytes_max=ADMITTED_BYTES_MAX)
         for position, header in _batches(part.data):
             if not header.is_control:
                 for record in decode_batch(part.data, position):
                     if record.offset >= ledger.frontier:
-                        lane, written = lane_of(record.headers), record.timestamp
+                        lane, written = lane_of(record.headers), min(record.timestamp, now_ms)
                         ledger.admit(record.offset, lane=lane, key=record.key, written_wall_ms=written)
             ledger.skip_until(header.next_offset)
         return True
@@ -230,6 +247,35 @@ class QueuePartition:
         self._go_on()
         await self.keep()
 
+    async def settle(
+        self,
+        held: Iterable[Held],
+        outcome: Outcome,
+        *,
+        delay_ms: int | None = None,
+        lock_ms: int | None = None,
+        reason: str = "",
+    ) -> list[Held]:
+        """The same said of messages of several holders, as far as they have them; returned is what they have not."""
+        self._require_open()
+        now, ledger = self._now(), self._ledger
+        ledger.tick(now)
+        lost: list[Held] = []
+        for first, last, holder in held:
+            had = ledger.held(first, last, holder=holder)
+            verdicts = [Verdict(each.first, each.last, outcome) for each in had]
+            ledger.acknowledge(verdicts, holder=holder, now=now, delay_ms=delay_ms, lock_ms=lock_ms, reason=reason)
+            at = first
+            for each in had:
+                if each.first > at:
+                    lost.append(Held(at, each.first - 1, holder))
+                at = each.last + 1
+            if at <= last:
+                lost.append(Held(at, last, holder))
+        self._go_on()
+        await self.keep()
+        return lost
+
     def release_all(self, holder: str) -> None:
         """Its consumer is gone; who waits may have what it held."""
         if self.failure is None:
@@ -239,18 +285,33 @@ class QueuePartition:
     # Keeping
 
     async def keep(self, *, is_new: bool = False) -> None:
-        """Returns when all that happened so far is kept, and was this broker's to decide."""
+        """Returns when all that happened so far is kept, and was this broker's to decide.
+
+        What one caller did may have gone with the document of another; so who has nothing to send waits for the last.
+        """
+        if self.failure is not None:
+            raise self.failure
+        changes = self._ledger.take_changes()
+        if changes or is_new:
+            self._keeping = asyncio.get_running_loop().create_task(self._send(changes))
+            self._keeping.add_done_callback(_retrieve)
+        if self._keeping is not None:
+            # A caller that hangs up takes nothing back: others depend on the same document, and on knowing its fate.
+            await asyncio.shield(self._keeping)
+        self.partition.require_leader()
+
+    def _send(self, changes: list[Change]) -> Coroutine[Any, Any, None]:
+        """At once, so that documents are sent in the order of what they tell; it is awaited later."""
         ledger = self._ledger
-        changes = ledger.take_changes()
-        if not changes and not is_new:
-            return
         is_whole = self._since_whole >= WHOLE_EVERY or self._bytes_since_whole >= WHOLE_BYTES
         document = encode_whole(ledger) if is_whole else encode(ledger, changes)
-        start = ledger.start
         self._since_whole = 0 if is_whole else self._since_whole + 1
         self._bytes_since_whole = 0 if is_whole else self._bytes_since_whole + len(document)
+        return self._wait_kept(self._shared.states.keep(self._key, self.epoch, document, whole=is_whole))
+
+    async def _wait_kept(self, sent: Coroutine[Any, Any, None]) -> None:
         try:
-            await self._shared.states.keep(self._key, self.epoch, document, whole=is_whole)
+            await sent
         except FencedState as error:
             gone = NotLeader(f"{self.partition.at} has another leader, who has the queue by now; ask for metadata")
             self.end(gone)
@@ -258,8 +319,6 @@ class QueuePartition:
         except MillpondError as error:
             self.end(error)
             raise
-        self.kept_start = max(self.kept_start, start)
-        self.partition.require_leader()
 
     def _require_open(self) -> None:
         if self.failure is not None:
@@ -268,11 +327,11 @@ class QueuePartition:
 
     # Going on by itself
 
-    def _go_on(self) -> None:
+    def _go_on(self, *, wakes: bool = True) -> None:
         """After anything that may have changed what comes next."""
         if self.failure is not None:
             return
-        if self._ledger.ready:
+        if wakes and self._ledger.ready:
             self._wake()
         if self._ledger.doomed_count and self._burying is None:
             self._burying = asyncio.get_running_loop().create_task(self._bury())
@@ -296,8 +355,9 @@ class QueuePartition:
             while ledger.doomed_count and self.failure is None:
                 if ledger.producer_id < 0:
                     ledger.producer_id = await letters.producer_id()
+                    await self.keep(is_new=True)  # it is no change of a message, and must be known before it is used
                 await self.keep()
-                run = next(iter(ledger.doomed))
+                run = ledger.doomed[0]
                 last = await letters.send(self.group, self.partition, run, producer_id=ledger.producer_id)
                 if last is None:
                     await asyncio.sleep(PAUSE_SECONDS)
@@ -322,7 +382,13 @@ class QueuePartition:
         self._waiting.pop(waiter, None)
         self.partition.remove_waiter(waiter)
 
+    @property
+    def mark(self) -> int:
+        """Another number whenever there may be more to hand out than there was."""
+        return self._wakes + self.partition.high_watermark
+
     def _wake(self) -> None:
+        self._wakes += 1
         waiting, self._waiting = self._waiting, {}
         for waiter in waiting:
             if not waiter.done():
@@ -330,6 +396,12 @@ class QueuePartition:
 
     def _now(self) -> Instant:
         return Instant(self._shared.clock.monotonic_ms(), self._shared.clock.wall_ms())
+
+
+def _retrieve(keeping: "asyncio.Task[None]") -> None:
+    """Whoever waits is told what went wrong; where nobody does, it has been noted as the end."""
+    if not keeping.cancelled():
+        keeping.exception()
 
 
 def _batches(data: memoryview) -> Iterator[tuple[int, BatchHeader]]:

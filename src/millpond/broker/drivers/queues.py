@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 
 from millpond.broker.drivers.metadata import MetadataLog
 from millpond.broker.drivers.partition import Partition
-from millpond.broker.drivers.queue_partition import QueuePartition, Surroundings
-from millpond.broker.drivers.queue_roster import Roster
+from millpond.broker.drivers.queue_partition import KIND, QueuePartition, Surroundings
+from millpond.core.delivery.encoding import first_unfinished
 from millpond.core.delivery.settings import DeliverySettings
 from millpond.core.metadata.broker_configs import layers
 from millpond.core.metadata.group_configs import Expired, GroupConfig, Order, StartAt, group_config
@@ -22,18 +22,12 @@ GRAVEYARD = ".dlq"
 """A topic of dead letters has none of its own, unless it is named: what nobody can use there stays where it is."""
 
 
-async def _loaded(roster: Roster) -> Roster:
-    await roster.load()
-    return roster
-
-
 class Queues:
     def __init__(self, metadata: MetadataLog, *, static: Mapping[str, str], shared: Surroundings) -> None:
         self._metadata = metadata
         self._static = static
         self._shared = shared
         self._open: dict[tuple[str, Partition], asyncio.Task[QueuePartition]] = {}
-        self._rosters: dict[Partition, asyncio.Task[Roster]] = {}
 
     def config(self, group: str) -> GroupConfig:
         image = self._metadata.image
@@ -62,27 +56,22 @@ class Queues:
         return queue.failure is not None or queue.epoch != partition.leader_epoch
 
     async def _begin(self, group: str, partition: Partition) -> QueuePartition:
-        config = self.config(group)
-        settings = delivery_settings(config, partition.at.topic)
-        start = _first_offset(config, partition, self._shared.clock.wall_ms())
-        queue = QueuePartition(group, partition, settings, self._shared, start=start)
-        roster = await self._roster(partition)
-        if group not in roster.groups:
-            await roster.add(group)
-        await queue.open()
-        return queue
-
-    async def _roster(self, partition: Partition) -> Roster:
-        known = self._rosters.get(partition)
-        if known is None or (known.done() and (known.exception() or known.result().epoch != partition.leader_epoch)):
-            roster = Roster(partition, self._shared.states)
-            known = self._rosters[partition] = asyncio.get_running_loop().create_task(_loaded(roster))
-        return await asyncio.shield(known)
+        while True:
+            config = self.config(group)
+            settings = delivery_settings(config, partition.at.topic)
+            start = _first_offset(config, partition, self._shared.clock.wall_ms())
+            queue = QueuePartition(group, partition, settings, self._shared, start=start)
+            await queue.open()
+            if delivery_settings(self.config(group), partition.at.topic) == settings:
+                return queue
+            queue.end(CoordinatorUnavailable(f"the settings of {group} changed meanwhile"))
 
     async def acknowledged_by_all(self, partition: Partition) -> Offset:
-        """Nobody has to have what is before this any more, and that is kept; the log's start where nobody has come."""
-        roster = await self._roster(partition)
-        starts = [(await self.at(group, partition)).kept_start for group in roster.groups]
+        """No group has to have what is before this any more, and that is kept; the log's start where none has come."""
+        kept = await self._shared.states.find(KIND, topic_id=partition.topic_id)
+        starts = [
+            first_unfinished(document) for key, document in kept.items() if key.partition == partition.at.partition
+        ]
         return Offset(min(starts, default=partition.log.start_offset))
 
     def __iter__(self) -> Iterator[QueuePartition]:
@@ -97,10 +86,15 @@ class Queues:
             if queue.group == group:
                 queue.release_all(holder)
 
+    def reload(self, group: str, topic_id: bytes, number: int) -> None:
+        """What is kept of it was changed by an administrator."""
+        for queue in self:
+            at = queue.partition
+            if (queue.group, at.topic_id, at.at.partition) == (group, topic_id, number):
+                queue.end(CoordinatorUnavailable(f"{group} was moved; ask again"))
+
     def follow(self, before: Image, after: Image) -> None:
         """What this broker leads no more, or in another epoch, is over; so is what is to work otherwise from now on."""
-        for partition in [each for each in self._rosters if each.leading is None or each.log.is_closed]:
-            del self._rosters[partition]
         for (group, partition), opening in list(self._open.items()):
             if not opening.done():
                 continue
@@ -117,11 +111,6 @@ class Queues:
 
     async def close(self) -> None:
         openings, self._open = list(self._open.values()), {}
-        rosters, self._rosters = list(self._rosters.values()), {}
-        for loading in rosters:
-            loading.cancel()
-        if rosters:
-            await asyncio.wait(rosters)
         for opening in openings:
             if not opening.done():
                 opening.cancel()

@@ -24,6 +24,7 @@ from millpond.broker.drivers.partitions import PartitionTable
 from millpond.broker.drivers.state_shard import UNAVAILABLE, StateShard, Surroundings
 from millpond.core.delivery.kept import (
     Answer,
+    Find,
     Forget,
     ForgetGroup,
     Keep,
@@ -171,6 +172,17 @@ class States:
             del self._writing[key]
         numbers = range(self._partition_count if self._has_place else 0)
         await asyncio.gather(*(self._ask(number, ForgetGroup(kind, group)) for number in numbers))
+
+    async def find(
+        self, kind: str, *, group: str | None = None, topic_id: bytes | None = None
+    ) -> dict[StateKey, bytes]:
+        """The last document of each key that is meant, as it is kept."""
+        numbers = range(self._partition_count if self._has_place else 0)
+        request = Find(kind, group, topic_id)
+        answers = await asyncio.gather(*(self._ask(number, request) for number in numbers))
+        return {
+            key: document for answer in answers for key, document in zip(answer.keys, answer.documents, strict=True)
+        }
 
     def _next_session(self) -> int:
         """Greater than any before, also of an earlier life of this broker as far as its clock can tell."""

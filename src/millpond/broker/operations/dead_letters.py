@@ -21,7 +21,13 @@ from millpond.core.metadata.controller import NewTopic, create_topics
 from millpond.core.metadata.decisions import Refused
 from millpond.core.metadata.group_configs import group_config
 from millpond.core.metadata.image import Topic
-from millpond.model.errors import DuplicateSequence, InvalidReplicationFactor, MillpondError, NotLeader, TopicAlreadyExists
+from millpond.model.errors import (
+    DuplicateSequence,
+    InvalidReplicationFactor,
+    MillpondError,
+    NotLeader,
+    TopicAlreadyExists,
+)
 from millpond.model.ids import Offset, ProducerEpoch, ProducerId, Sequence, TimestampMs
 from millpond.model.limits import KIB, MIB
 from millpond.model.ports import Clock, Rng

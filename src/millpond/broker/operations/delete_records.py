@@ -6,7 +6,13 @@ they are carried on to the end of the log first. Driven by the front doors.
 
 from millpond.broker.drivers.partition import Partition
 from millpond.core.metadata.internal_topics import INTERNAL
-from millpond.model.errors import InvalidTopicName, OffsetOutOfRange, PolicyViolation, UnknownTopicOrPartition
+from millpond.model.errors import (
+    InvalidTopicName,
+    OffsetOutOfRange,
+    PolicyViolation,
+    RequestTimedOut,
+    UnknownTopicOrPartition,
+)
 from millpond.model.ids import Offset
 
 HIGH_WATERMARK = Offset(-1)
@@ -28,7 +34,7 @@ async def delete_records(partition: Partition | None, before: Offset) -> Offset:
         before = end
     if not 0 <= before <= end:
         raise OffsetOutOfRange(f"offset {before} is not in {partition.at}; allowed is 0 to {end}, or -1 for all")
-    if partition.delays is not None:
-        await partition.delays.make_way(before)
+    if partition.delays is not None and await partition.delays.make_way(before) < before:
+        raise RequestTimedOut(f"messages that wait in {partition.at} are not all carried on yet; ask again")
     await partition.log.delete_before(before)
     return partition.log.start_offset

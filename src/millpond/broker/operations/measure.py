@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from millpond import __version__
+from millpond.broker.drivers.delays import DelayKeeper
 from millpond.broker.drivers.partition import Partition
 from millpond.broker.node import Node
 from millpond.broker.operations.health import failed_logs, why_not_ready
@@ -55,6 +56,7 @@ class Meter:
         add_storage(to, node.partitions.facts)
         to.add(catalogue.LOGS_FAILED, (), len(failed_logs(node)))
         await _add_partitions(to, list(node.partitions))
+        _add_delays(to, node.delays)
         add_group_facts(to, node.groups.facts)
         await _add_groups(to, node)
         await self._add_lags(to)
@@ -96,6 +98,16 @@ async def _add_partitions(to: Exposition, partitions: Iterable[Partition]) -> No
         to.add(catalogue.PRODUCED_BATCHES, (topic,), sum(each.log.appended_batches for each in those))
         to.add(catalogue.FETCHED_BYTES, (topic,), sum(each.fetched_bytes for each in those))
         to.add(catalogue.FETCHED_MESSAGES, (topic,), sum(each.fetched_messages for each in those))
+
+
+def _add_delays(to: Exposition, delays: DelayKeeper) -> None:
+    for at, pending in delays.pending():
+        to.add(catalogue.DELAYED_PENDING, (at.topic, str(at.partition)), pending)
+    facts = delays.facts
+    to.add(catalogue.DELAYED_PARKED, (), facts.parked)
+    to.add(catalogue.DELAYED_DELIVERED, (), facts.delivered)
+    to.add(catalogue.DELAYED_CANCELLED, (), facts.cancelled)
+    to.add_latencies(catalogue.DELAYED_LATENESS, (), facts.lateness)
 
 
 async def _add_groups(to: Exposition, node: Node) -> None:

@@ -34,7 +34,7 @@ async def take(
         results |= await _take_now(queues, want)
         if results or loop.time() >= deadline:
             return results
-        await _wait(list(queues.values()), deadline)
+        await wait(list(queues.values()), deadline)
 
 
 async def _open(
@@ -79,7 +79,8 @@ async def _take_now(queues: Mapping[PartitionId, QueuePartition], want: Want) ->
     return got
 
 
-async def _wait(queues: Sequence[QueuePartition], deadline: float) -> None:
+async def wait(queues: Sequence[QueuePartition], deadline: float) -> None:
+    """Until one of them may have messages, or that time."""
     loop = asyncio.get_running_loop()
     waiter = loop.create_future()
     timer = loop.call_at(deadline, _end_wait, waiter)
@@ -119,6 +120,6 @@ async def _settle(node: Node, group: str, holder: str, at: PartitionId, verdicts
     if isinstance(partition, MillpondError):
         raise partition
     queue = node.queues.open_at(group, partition) or await node.queues.at(group, partition)
-    start = queue.ledger.start
+    start = partition.log.start_offset  # what was deleted is nobody's any more; what others have finished is refused
     still = [said._replace(first=max(said.first, start)) for said in verdicts if said.last >= start]
     await queue.acknowledge(still, holder=holder)

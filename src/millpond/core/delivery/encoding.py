@@ -88,6 +88,11 @@ def _zigzag(number: int) -> int:
     return number << 1 if number >= 0 else (~number << 1) | 1
 
 
+def first_unfinished(document: bytes) -> int:
+    """Where the ledger's start is, as its last document says."""
+    return decode((document,)).start
+
+
 def decode(documents: Sequence[bytes]) -> Remembered:
     """A whole one and those after it."""
     runs: Runs[State] = Runs()
@@ -106,7 +111,15 @@ def decode(documents: Sequence[bytes]) -> Remembered:
                 at = _apply(reader, runs, texts, at)
         except (IndexError, UnicodeDecodeError) as error:
             raise InvalidRecord(f"a ledger of {len(document)} bytes is cut short, or lies about a length") from error
+    _check_within(runs, start, end)
     return Remembered(start, end, producer_id, next_sequence, runs)
+
+
+def _check_within(runs: Runs[State], start: int, end: int) -> None:
+    spans = [(run.first, run.last) for run in runs]
+    lowest, highest = (spans[0][0], spans[-1][1]) if spans else (start, end - 1)
+    if not start <= end or lowest < start or highest >= end:
+        raise InvalidRecord(f"a ledger from {start} to {end} knows of offsets {lowest} to {highest}")
 
 
 def _apply(reader: "_Reader", runs: Runs[State], texts: list[str], at: int) -> int:

@@ -9,7 +9,7 @@ any place before it that is still there, knows the same.
 Pure. Driven by broker/drivers/state_shard.py, which appends what `step` returns to its log, and waits until it is kept.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import NamedTuple, assert_never
@@ -62,7 +62,16 @@ class ForgetGroup(NamedTuple):
     group: str
 
 
-Request = Load | Keep | Forget | ForgetGroup
+class Find(NamedTuple):
+    """Which keys there are of a kind, with their last documents; nobody is fenced."""
+
+    kind: str
+    group: str | None = None
+    """None: of all groups."""
+    topic_id: bytes | None = None
+
+
+Request = Load | Keep | Forget | ForgetGroup | Find
 
 
 class Outcome(Enum):
@@ -78,6 +87,8 @@ class Outcome(Enum):
 class Answer(NamedTuple):
     outcome: Outcome
     documents: tuple[bytes, ...] = ()
+    keys: tuple[StateKey, ...] = ()
+    """With one document each, where keys were asked for."""
 
 
 # What is kept
@@ -138,7 +149,16 @@ class KeptStates:
             self.apply(record, Offset(at + place))
         if isinstance(request, Load) and outcome is Outcome.DONE:
             return records, Answer(outcome, self.states[request.key].documents)
+        if isinstance(request, Find):
+            found = {key: state.documents[-1] for key, state in self._meant(request) if state.documents}
+            return records, Answer(outcome, tuple(found.values()), tuple(found))
         return records, Answer(outcome)
+
+    def _meant(self, request: Find) -> Iterator[tuple[StateKey, State]]:
+        for key, state in self.states.items():
+            is_of_group = key.kind == request.kind and request.group in (None, key.group)
+            if is_of_group and request.topic_id in (None, key.topic_id):
+                yield key, state
 
     def _decide(self, request: Request) -> tuple[list[Record], Outcome]:
         match request:
@@ -150,6 +170,8 @@ class KeptStates:
                 return self.forgetting(lambda each: each == key), Outcome.DONE
             case ForgetGroup(kind, group):
                 return self.forgetting(lambda each: (each.kind, each.group) == (kind, group)), Outcome.DONE
+            case Find():
+                return [], Outcome.DONE
             case _:
                 assert_never(request)
 

@@ -14,7 +14,8 @@
       2 keep a whole     the same
       3 forget           data key
       4 forget a group   text kind, text group
-    an answer          int16 outcome, int32 count, then as many documents
+      5 find             text kind, text group or none, the topic id to the end
+    an answer          int16 outcome, int32 count, then as many documents; int32 count, then as many keys
 
 A text has an int16 length in front, data and a document an int32; a key in a request is what a record's key is.
 Records whose key or value has another version are refused, so that nothing is lost that a newer Millpond wrote.
@@ -26,6 +27,7 @@ from typing import NamedTuple, assert_never
 
 from millpond.core.delivery.kept import (
     Answer,
+    Find,
     Forget,
     ForgetGroup,
     Forgotten,
@@ -46,7 +48,7 @@ from millpond.model.errors import InvalidRecord
 TOPIC_ID_BYTES = 16
 _VERSION = 0
 _TAKEN, _CHANGE, _WHOLE, _REWRITTEN = range(4)
-_LOAD, _KEEP_CHANGE, _KEEP_WHOLE, _FORGET, _FORGET_GROUP = range(5)
+_LOAD, _KEEP_CHANGE, _KEEP_WHOLE, _FORGET, _FORGET_GROUP, _FIND = range(6)
 
 
 class KeyValue(NamedTuple):
@@ -99,6 +101,8 @@ def encode_request(request: Request) -> bytes:
             return _named(_FORGET, key).bytes()
         case ForgetGroup(kind, group):
             return FieldWriter().int16(_FORGET_GROUP).text(kind).text(group).bytes()
+        case Find(kind, group_or_none, topic_id):
+            return FieldWriter().int16(_FIND).text(kind).text(group_or_none).bytes() + (topic_id or b"")
         case _:
             assert_never(request)
 
@@ -109,6 +113,8 @@ def decode_request(data: bytes) -> Request:
     what = reader.int16()
     if what == _FORGET_GROUP:
         return ForgetGroup(reader.text(), reader.text())
+    if what == _FIND:
+        return Find(reader.text(), reader.text_or_none(), reader.rest() or None)
     key = _decode_key(reader.data())
     match what:
         case 0:
@@ -122,7 +128,10 @@ def decode_request(data: bytes) -> Request:
 
 
 def encode_answer(answer: Answer) -> bytes:
-    return _with_documents(FieldWriter().int16(answer.outcome.value), answer.documents)
+    keys = tuple(_encode_key(key) for key in answer.keys)
+    return _with_documents(FieldWriter().int16(answer.outcome.value), answer.documents) + _with_documents(
+        FieldWriter(), keys
+    )
 
 
 def decode_answer(data: bytes) -> Answer:
@@ -132,7 +141,8 @@ def decode_answer(data: bytes) -> Answer:
         outcome = Outcome(reader.int16())
     except ValueError as error:
         raise InvalidRecord(str(error)) from None
-    return Answer(outcome, _read_documents(reader))
+    documents = _read_documents(reader)
+    return Answer(outcome, documents, tuple(_decode_key(key) for key in _read_documents(reader)))
 
 
 def _encode_key(key: StateKey) -> bytes:

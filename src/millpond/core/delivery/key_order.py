@@ -21,8 +21,15 @@ class KeyOrder:
         """By offset, of those in front."""
         self._behind: dict[bytes, deque[Behind]] = {}
         """By key; there is an entry exactly while a message of that key is in front."""
-        self.waiting = 0
-        """Behind others, of all keys."""
+        self._offsets_behind: set[int] = set()
+
+    @property
+    def size(self) -> int:
+        """Messages that are in front of others of their key, or behind."""
+        return len(self._key_of) + len(self._offsets_behind)
+
+    def is_behind(self, offset: int) -> bool:
+        return offset in self._offsets_behind
 
     def admit(self, offset: int, key: bytes | None, lane: Lane) -> bool:
         """Whether it is in front; otherwise it is kept here until those before it are done."""
@@ -34,7 +41,7 @@ class KeyOrder:
             self._behind[key] = deque()
             return True
         behind.append(Behind(offset, lane))
-        self.waiting += 1
+        self._offsets_behind.add(offset)
         return False
 
     def finish(self, offset: int) -> Behind | None:
@@ -47,7 +54,7 @@ class KeyOrder:
             del self._behind[key]
             return None
         following = behind.popleft()
-        self.waiting -= 1
+        self._offsets_behind.discard(following.offset)
         self._key_of[following.offset] = key
         return following
 

@@ -14,6 +14,8 @@ from millpond.core.delivery.states import LANES, Lane
 
 WEIGHTS: Final = {Lane.HIGH: 6, Lane.NORMAL: 3, Lane.LOW: 1}
 MARK_EVERY_MS: Final = 100
+MARKS_MAX: Final = 10_000
+"""With more, every other one is forgotten: ages become rough."""
 
 
 class Offer(NamedTuple):
@@ -56,8 +58,12 @@ class Lanes:
             if runs.size:
                 runs.clear(first, last)
 
-    def mark(self, offset: int, written_wall_ms: int) -> None:
+    def mark(self, offset: int, written_wall_ms: int, *, start: int) -> None:
+        """Nobody asks for what is before `start` any more."""
         if not self._marked or (offset > self._marked[-1] and written_wall_ms >= self._marks_ms[-1] + MARK_EVERY_MS):
+            self.forget_marks(start)
+            if len(self._marked) >= MARKS_MAX:
+                del self._marked[1::2], self._marks_ms[1::2]
             self._marked.append(offset)
             self._marks_ms.append(written_wall_ms)
 

@@ -31,6 +31,9 @@ RUNS_MAX: Final = 50_000
 DOOMED_MAX: Final = 2_000
 """Nor while so many wait for the dead-letter topic, each with its reason."""
 
+SEQUENCES: Final = 1 << 31
+"""Numbers of letters begin anew after so many."""
+
 LEASE_EXPIRED: Final = "the lease ran out"
 
 
@@ -135,11 +138,12 @@ class Ledger:
         return self._deadlines[0][0] if self._deadlines else None
 
     @property
-    def doomed(self) -> Iterator[Run[Doomed]]:
-        if self.doomed_count:
-            for first, last, state in self._open:
-                if isinstance(state, Doomed):
-                    yield Run(first, last, state)
+    def doomed(self) -> list[Run[Doomed]]:
+        """In the order of their numbers, which is that in which they have to be sent: not always that of offsets."""
+        if not self.doomed_count:
+            return []
+        runs = [Run(first, last, state) for first, last, state in self._open if isinstance(state, Doomed)]
+        return sorted(runs, key=lambda run: (run.first + run.value.sequence_shift - self.next_sequence) % SEQUENCES)
 
     def open_runs(self) -> Iterator[Run[State]]:
         return iter(self._open)
@@ -153,8 +157,8 @@ class Ledger:
     @property
     def room_ahead(self) -> int:
         """How many more may be let in one by one."""
-        waiting = self._keys.waiting if self._keys is not None else 0
-        return LOOKED_AHEAD_MAX - self._lanes.runs - waiting
+        with_keys = self._keys.size if self._keys is not None else 0
+        return LOOKED_AHEAD_MAX - self._lanes.runs - with_keys
 
     def admit_until(self, end: int) -> None:
         """All before that offset, in a group that does not look at them."""
@@ -172,7 +176,7 @@ class Ledger:
         state: State | None = self._open.at(offset) if offset < self.end else Ready(0)
         if state is None:
             return
-        self._lanes.mark(offset, written_wall_ms)
+        self._lanes.mark(offset, written_wall_ms, start=self.start)
         is_in_front = self._keys is None or self._keys.admit(offset, key, lane)
         match state:
             case Ready():
@@ -192,13 +196,20 @@ class Ledger:
         self._set(first, offset - 1, None)
 
     def trim(self, log_start: int) -> None:
-        """The log has lost what is before: nobody will have it."""
+        """The log has lost what is before: nobody will have it. Those that are doomed have a number already, and no
+        number may be missing: they stay until they are buried."""
         if log_start <= self.start:
             return
         first = self.start
         self.frontier = max(self.frontier, log_start)
         self._lanes.remove(first, log_start - 1)
-        self._replace(first, log_start - 1, None)
+        doomed = [run for run in self.doomed if run.first < log_start] if self.doomed_count else []
+        for run in sorted(doomed):
+            if first < run.first:
+                self._replace(first, run.first - 1, None)
+            first = run.last + 1
+        if first < log_start:
+            self._replace(first, log_start - 1, None)
         if self._keys is not None:
             for following in self._keys.trim(log_start):
                 self._let_through(following)
@@ -271,11 +282,16 @@ class Ledger:
                         until_ms = now.monotonic_ms + span_ms
                         self._set(first, last, Leased(state.attempts, state.lane, holder, span_ms, until_ms))
 
+    def held(self, first: int, last: int, *, holder: str) -> list[Run[Leased]]:
+        """What the holder has of these messages."""
+        return [
+            Run(each.first, each.last, each.value)
+            for each in self._open.overlapping(first, last)
+            if isinstance(each.value, Leased) and each.value.holder == holder
+        ]
+
     def _held_runs(self, verdict: Verdict, holder: str) -> list[Run[Leased]]:
-        found: list[Run[Leased]] = []
-        for first, last, state in self._open.overlapping(verdict.first, verdict.last):
-            if isinstance(state, Leased) and state.holder == holder:
-                found.append(Run(first, last, state))
+        found = self.held(verdict.first, verdict.last, holder=holder)
         if sum(map(len, found)) != verdict.last - verdict.first + 1:
             raise LeaseLost(
                 f"offsets {verdict.first} to {verdict.last} are not, or no longer, leased to who says so: "
@@ -338,8 +354,16 @@ class Ledger:
             self._set(first, last, Waiting(state.attempts, state.lane, due_wall_ms, until_ms))
 
     def _make_ready(self, first: int, last: int, attempts: int, lane: Lane) -> None:
+        """Those that were not looked at yet since a restart come into their lanes when they are."""
         self._set(first, last, Ready(attempts))
-        self._lanes.add(first, last, lane)
+        last = min(last, self.frontier - 1)
+        if self._keys is None:
+            if first <= last:
+                self._lanes.add(first, last, lane)
+            return
+        for offset in range(first, last + 1):
+            if not self._keys.is_behind(offset):
+                self._lanes.add(offset, offset, lane)
 
     def _doom(self, first: int, last: int, attempts: int, reason: str) -> None:
         self.counts["doomed"] += last - first + 1
@@ -347,7 +371,7 @@ class Ledger:
             self._set(first, last, None)
             return
         self._set(first, last, Doomed(attempts, reason[:REASON_CHARS_MAX], self.next_sequence - first))
-        self.next_sequence = (self.next_sequence + last - first + 1) % (1 << 31)
+        self.next_sequence = (self.next_sequence + last - first + 1) % SEQUENCES
 
     def _set(self, first: int, last: int, state: State | None) -> None:
         self._replace(first, last, state)

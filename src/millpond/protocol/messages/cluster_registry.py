@@ -18,6 +18,9 @@ CLUSTER_APIS: Final[dict[int, Api]] = {
         (20005, "ChangeMembers", "change_members"),
         (20006, "Meet", "meet"),
         (20007, "KeepStates", "keep_states"),
+        (20008, "TakeMessages", "take_messages"),
+        (20009, "SettleMessages", "settle_messages"),
+        (20010, "MeasureQueues", "measure_queues"),
     )
 }
 GREETINGS: Final = frozenset({20000, 20001})

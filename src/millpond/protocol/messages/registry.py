@@ -12,6 +12,8 @@ if TYPE_CHECKING:  # declarations bring `dataclasses` and `inspect` with them; a
     from millpond.protocol.messages.fields import Message
 
 API_VERSIONS_KEY: Final = 18
+OWN_KEYS_FROM: Final = 20_000
+"""From here on APIs are Millpond's own, and no other library knows them."""
 
 
 class Api(NamedTuple):
@@ -105,6 +107,9 @@ APIS: Final[dict[int, Api]] = {
         _api(90, "DescribeShareGroupOffsets", 0, 1, 0),
         _api(91, "AlterShareGroupOffsets", 0, 0, 0),
         _api(92, "DeleteShareGroupOffsets", 0, 0, 0),
+        # Millpond's own, with keys far from Kafka's
+        _api(21000, "ListDelays", 0, 0, 0),
+        _api(21001, "AlterDelay", 0, 0, 0),
     )
 }
 """By API key. A broker advertises those of them that it has a handler for."""

@@ -1,10 +1,12 @@
-"""DeleteGroups: groups without members, with all their offsets."""
+"""DeleteGroups: groups without members, with all their offsets, and where they are in queues."""
 
 from collections.abc import Awaitable
 
 from millpond.api.kafka.context import Context
+from millpond.broker.drivers.queue_partition import KIND
 from millpond.broker.node import Node
 from millpond.core.groups.requests import DeleteGroup, DeleteGroupResult
+from millpond.model.errors import MillpondError
 from millpond.protocol.messages.delete_groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
@@ -14,9 +16,15 @@ from millpond.protocol.messages.delete_groups import (
 
 def answer(node: Node, request: DeleteGroupsRequest, context: Context) -> Awaitable[DeleteGroupsResponse]:
     asked = [(name, node.groups.ask(name, lambda token: DeleteGroup(token=token))) for name in request.groups_names]
-    return _response(asked)
+    return _response(node, asked)
 
 
-async def _response(asked: list[tuple[str, Awaitable[DeleteGroupResult]]]) -> DeleteGroupsResponse:
+async def _response(node: Node, asked: list[tuple[str, Awaitable[DeleteGroupResult]]]) -> DeleteGroupsResponse:
     results = [DeletableGroupResult(group_id=name, error_code=(await each).error) for name, each in asked]
+    for result in results:
+        if not result.error_code:
+            try:
+                await node.states.forget_group(KIND, result.group_id)
+            except MillpondError as error:
+                result.error_code = error.kafka_code
     return DeleteGroupsResponse(results=results)

@@ -1,0 +1,363 @@
+"""Queues over HTTP: a message's whole life, and all the ways to get it wrong."""
+
+import threading
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.admin._resource import ResourceType
+
+from millpond.api.http.receipts import draw_holder, lease_of, receipt, stem
+from millpond.broker.drivers.queue_partition import Held
+from millpond.broker.operations.queues import Lease, runs_of
+from millpond.testing.broker import InProcessBroker
+from tests.api.http.asking import AS_BINARY, Answered, Door
+
+
+class Queue:
+    """One queue, as a program with nothing but HTTP sees it."""
+
+    def __init__(self, broker: InProcessBroker, door: Door, name: str, *, group: str = "workers") -> None:
+        self.broker = broker
+        self.door = door
+        self.name = name
+        self.group = group
+        self.path = f"/api/v1/queues/{name}"
+
+    def send(self, *values: str, **rest: object) -> list[dict[str, Any]]:
+        sent: list[dict[str, Any]] = self.door.done(
+            "POST", f"{self.path}/messages", [{"value": each, **rest} for each in values]
+        )
+        return sent
+
+    def receive(self, **rest: object) -> list[dict[str, Any]]:
+        wish = {"group": self.group, **rest}
+        messages: list[dict[str, Any]] = self.door.done("POST", f"{self.path}/receive", wish)["messages"]
+        return messages
+
+    def say(self, what: str, *messages: dict[str, Any], **rest: object) -> Answered:
+        receipts = [each["receipt"] for each in messages]
+        return self.door.post(f"{self.path}/{what}", {"group": self.group, "receipts": receipts, **rest})
+
+    def stats(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.door.done("GET", f"{self.path}/stats?group={self.group}")
+        return {name: found[name] for name in ("ready", "in_flight", "waiting", "dying")}
+
+    def configure(self, **settings: str) -> None:
+        """Underscores for dots."""
+        given = {name.replace("_", "."): value for name, value in settings.items()}
+        configure_group(self.broker, self.group, given)
+
+    def letters(self, query: str = "") -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.door.done("GET", f"{self.path}/dlq{query}")["letters"]
+        return found
+
+
+def configure_group(broker: InProcessBroker, group: str, settings: dict[str, str]) -> None:
+    entries = [
+        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in settings.items()
+    ]
+    resource = ConfigResource(ResourceType.GROUP, group, incremental_configs=entries)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.incremental_alter_configs([resource])[resource].result(10)
+
+
+@pytest.fixture
+def queue(broker: InProcessBroker, door: Door, request: pytest.FixtureRequest) -> Queue:
+    """Of one partition, named after the test."""
+    name = request.node.name.removeprefix("test_")[:60].replace("[", "-").replace("]", "")
+    broker.create_topic(name)
+    return Queue(broker, door, name, group=f"workers-{name}")
+
+
+def values(messages: list[dict[str, Any]]) -> list[str]:
+    return [each["value"] for each in messages]
+
+
+# A message's life
+
+
+def test_what_is_sent_is_received_once_and_acknowledged(queue: Queue) -> None:
+    sent = queue.send("a", "b", "c", key="k", headers=[{"name": "h", "value": "1"}])
+    assert [each["message_id"] for each in sent] == [f"{queue.name}/0/{offset}" for offset in range(3)]
+    got = queue.receive(max=2)
+    assert values(got) == ["a", "b"]
+    assert {"key": "k", "headers": [{"name": "h", "value": "1"}], "attempt": 1, "partition": 0}.items() <= got[
+        0
+    ].items()
+    assert (got[0]["message_id"], got[0]["offset"]) == (f"{queue.name}/0/0", 0)
+    assert got[0]["timestamp"] == queue.broker.clock.wall_ms()
+    assert queue.stats() == {"ready": 1, "in_flight": 2, "waiting": 0, "dying": 0}
+    assert queue.say("ack", *got).json == {"settled": 2}
+    assert values(queue.receive()) == ["c"]
+    assert queue.receive() == []
+    assert queue.stats() == {"ready": 0, "in_flight": 1, "waiting": 0, "dying": 0}
+
+
+def test_one_message_is_answered_with_its_id(queue: Queue) -> None:
+    answered = queue.door.post(f"{queue.path}/messages", {"value": {"a": 1}})
+    assert answered.json == {"message_id": f"{queue.name}/0/0", "partition": 0, "offset": 0}
+    assert queue.door.post(f"{queue.path}/messages", []).json == []
+    assert values(queue.receive()) == ['{"a": 1}']
+
+
+def test_every_group_gets_every_message(queue: Queue) -> None:
+    queue.send("a")
+    other = Queue(queue.broker, queue.door, queue.name, group="others")
+    assert values(queue.receive()) == values(other.receive()) == ["a"]
+
+
+def test_what_a_message_asks_of_its_queue_is_in_its_headers(queue: Queue) -> None:
+    queue.send("a", priority=9, ttl_ms=60_000)
+    queue.send("b", priority="low", deliver_at=0)
+    named = [{each["name"]: each["value"] for each in message["headers"]} for message in queue.receive()]
+    assert named == [
+        {"millpond-priority": "9", "millpond-ttl-ms": "60000"},
+        {"millpond-priority": "low", "millpond-deliver-at": "0"},
+    ]
+
+
+def test_a_queue_is_made_by_sending_to_it(broker: InProcessBroker, door: Door) -> None:
+    queue = Queue(broker, door, "made-by-sending")
+    assert queue.send("a")[0]["offset"] == 0
+    assert values(queue.receive()) == ["a"]
+
+
+def test_values_that_are_no_text_come_in_base64(queue: Queue) -> None:
+    queue.door.post(f"{queue.path}/messages", {"value": "/w=="}, content_type=AS_BINARY)
+    assert queue.receive()[0]["value_base64"] == "/w=="
+
+
+def test_a_receive_waits_for_the_first_message(queue: Queue) -> None:
+    got: list[dict[str, Any]] = []
+    waiting = threading.Thread(target=lambda: got.extend(queue.receive(wait_ms=20_000)))
+    waiting.start()
+    queue.send("late")
+    waiting.join(30)
+    assert values(got) == ["late"]
+
+
+def test_a_message_nobody_settled_comes_again_and_its_old_receipt_is_worth_nothing(queue: Queue) -> None:
+    queue.send("a")
+    (first,) = queue.receive(visibility_ms=1_000)
+    assert queue.receive() == []
+    queue.broker.clock.advance(1_000)
+    (second,) = queue.receive()
+    assert (second["attempt"], second["message_id"]) == (2, first["message_id"])
+    assert second["receipt"] != first["receipt"]
+    refused = queue.say("ack", first)
+    assert (refused.status, refused.code) == (409, "lease_lost")
+    assert queue.say("ack", second).json == {"settled": 1}
+
+
+def test_a_lease_is_extended_from_now_on(queue: Queue) -> None:
+    queue.send("a")
+    (message,) = queue.receive(visibility_ms=1_000)
+    queue.broker.clock.advance(900)
+    assert queue.say("extend", message, visibility_ms=1_000).json == {"settled": 1}
+    queue.broker.clock.advance(900)
+    assert queue.receive() == []
+    assert queue.say("ack", message).status == 200
+
+
+def test_the_groups_own_lease_is_the_default(queue: Queue) -> None:
+    queue.configure(share_record_lock_duration_ms="5000")
+    queue.send("a")
+    assert len(queue.receive()) == 1
+    queue.broker.clock.advance(4_999)
+    assert queue.receive() == []
+    queue.broker.clock.advance(1)
+    assert queue.receive()[0]["attempt"] == 2
+
+
+def test_what_is_given_back_waits_as_long_as_asked_or_as_the_group_says(queue: Queue) -> None:
+    queue.configure(millpond_retry_backoff_ms="2000", millpond_retry_jitter="0")
+    queue.send("a")
+    (message,) = queue.receive()
+    assert queue.say("nack", message, delay_ms=500).json == {"settled": 1}
+    assert queue.stats()["waiting"] == 1
+    queue.broker.clock.advance(499)
+    assert queue.receive() == []
+    queue.broker.clock.advance(1)
+    (message,) = queue.receive()
+    queue.say("nack", message)
+    queue.broker.clock.advance(3_999)  # twice as long after the second attempt
+    assert queue.receive() == []
+    queue.broker.clock.advance(1)
+    (message,) = queue.receive()
+    queue.say("nack", message, delay_ms=0)
+    assert queue.receive()[0]["attempt"] == 4
+
+
+def test_an_expired_message_is_not_delivered(queue: Queue) -> None:
+    queue.send("a", ttl_ms=1_000)
+    queue.send("b")
+    queue.broker.clock.advance(1_000)
+    assert values(queue.receive()) == ["b"]
+
+
+def wait_for_letters(queue: Queue, count: int) -> list[dict[str, Any]]:
+    while len(found := queue.letters()) < count:
+        pass
+    return found
+
+
+def test_after_the_last_attempt_a_message_is_a_dead_letter_and_is_sent_back(queue: Queue) -> None:
+    queue.configure(share_delivery_count_limit="2")
+    queue.send("bad", key="k", headers=[{"name": "h", "value": "1"}])
+    for attempt in (1, 2):
+        (message,) = queue.receive()
+        assert message["attempt"] == attempt
+        queue.say("nack", message, error="no milk")
+    (letter,) = wait_for_letters(queue, 1)
+    assert queue.receive() == []
+    assert (letter["value"], letter["key"]) == ("bad", "k")
+    assert (letter["origin"], letter["attempts"], letter["error"]) == (f"{queue.name}/0/0", 2, "no milk")
+    assert letter["group"] == queue.group
+    redrive = {"group": queue.group}
+    assert queue.door.done("POST", f"{queue.path}/redrive", redrive) == {"redriven": 1}
+    assert queue.door.done("POST", f"{queue.path}/redrive", redrive) == {"redriven": 0}
+    (again,) = queue.receive()
+    assert (again["value"], again["key"], again["attempt"], again["offset"]) == ("bad", "k", 1, 1)
+    assert again["headers"] == [{"name": "h", "value": "1"}]
+
+
+def test_dead_letters_come_in_pages_and_by_group(queue: Queue) -> None:
+    queue.configure(share_delivery_count_limit="1")
+    other = Queue(queue.broker, queue.door, queue.name, group=f"other-{queue.name}")
+    other.configure(share_delivery_count_limit="1")
+    queue.send(*"abcde")
+    queue.say("nack", *queue.receive())
+    other.say("nack", other.receive()[0])
+    assert len(wait_for_letters(queue, 6)) == 6
+    assert values(queue.letters(f"?group={other.group}")) == ["a"]
+    page, seen = queue.door.done("GET", f"{queue.path}/dlq?count=4&group={queue.group}"), []
+    seen += values(page["letters"])
+    page = queue.door.done("GET", f"{queue.path}/dlq?group={queue.group}&after={page['next']}")
+    assert page["next"] is None
+    assert sorted(seen + values(page["letters"])) == list("abcde")
+    assert other.door.done("POST", f"{other.path}/redrive", {"group": other.group}) == {"redriven": 1}
+    assert queue.door.done("POST", f"{queue.path}/redrive", {"group": queue.group, "max": 3}) == {"redriven": 3}
+    assert queue.door.done("POST", f"{queue.path}/redrive", {"group": queue.group}) == {"redriven": 2}
+
+
+def test_many_are_settled_at_once_whoever_received_them(queue: Queue) -> None:
+    queue.send(*map(str, range(300)))
+    got = [message for _ in range(30) for message in queue.receive(max=10)]
+    assert len(got) == 300
+    assert queue.say("ack", *got[::2]).json == {"settled": 150}
+    refused = queue.say("ack", *got)
+    assert (refused.status, refused.code, refused.json["field"]) == (409, "lease_lost", "receipts[0]")
+    codes = [each.get("code") for each in refused.json["results"]]
+    assert codes == ["lease_lost", None] * 150
+    assert refused.json["results"][1] == {"receipt": got[1]["receipt"], "message_id": f"{queue.name}/0/1"}
+    assert queue.stats() == {"ready": 0, "in_flight": 0, "waiting": 0, "dying": 0}
+
+
+# Bad input
+
+
+def refused(queue: Queue, path: str, body: object) -> tuple[int, str, str | None]:
+    answered = queue.door.post(f"{queue.path}/{path}", body)
+    return answered.status, answered.code, answered.json.get("field")
+
+
+def test_receipts_of_others_are_worth_nothing(queue: Queue) -> None:
+    queue.send("a")
+    (message,) = queue.receive()
+    stranger = Queue(queue.broker, queue.door, queue.name, group="strangers")
+    assert (stranger.say("ack", message).status, stranger.say("nack", message).status) == (409, 409)
+    lease = lease_of(message["receipt"])
+    assert lease is not None
+    for place in (lease._replace(offset=7), lease._replace(partition=9), lease._replace(holder=f"http:{1:032x}")):
+        forged = {"receipt": receipt(stem(place.holder, place.partition), place.offset)}
+        assert (answered := queue.say("ack", forged)).status == 409, answered
+    assert queue.say("ack", message).status == 200
+
+
+@pytest.mark.parametrize("path", ["ack", "nack", "extend"])
+def test_what_is_no_receipt_is_refused_and_named(queue: Queue, path: str) -> None:
+    rest = {"visibility_ms": 1} if path == "extend" else {}
+    queue.send("a")
+    (message,) = queue.receive()
+    for wrong in ("", "x", message["receipt"] + "A", message["receipt"][:-1] + "!", "A" * 39):
+        body = {"group": queue.group, "receipts": [message["receipt"], wrong], **rest}
+        assert refused(queue, path, body) == (400, "invalid_receipt", "receipts[1]")
+    assert queue.stats()["in_flight"] == 1
+
+
+def test_an_unknown_queue_is_not_found(broker: InProcessBroker, door: Door) -> None:
+    queue = Queue(broker, door, "nowhere")
+    one = {"group": "g", "receipts": [receipt(stem(f"http:{0:032x}", 0), 0)]}
+    for path, body in (
+        ("receive", {"group": "g"}),
+        ("ack", one),
+        ("nack", one),
+        ("extend", {**one, "visibility_ms": 1}),
+        ("redrive", {"group": "g"}),
+    ):
+        assert refused(queue, path, body) == (404, "unknown_topic_or_partition", "topic")
+    assert {door.get(f"{queue.path}/{path}").status for path in ("dlq", "stats?group=g")} == {404}
+    internal = Queue(broker, door, "__share_group_state")
+    assert refused(internal, "receive", {"group": "g"})[0] == 404
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "field"),
+    [
+        ("receive", {"group": "g", "max": 0}, "max"),
+        ("receive", {"group": "g", "max": 1_001}, "max"),
+        ("receive", {"group": "g", "wait_ms": 20_001}, "wait_ms"),
+        ("receive", {"group": "g", "visibility_ms": 12 * 3_600_000 + 1}, "visibility_ms"),
+        ("receive", {"group": "g", "visibility_ms": 10**40}, "visibility_ms"),
+        ("receive", {"group": ""}, "group"),
+        ("receive", {}, "group"),
+        ("receive", {"group": "g", "mox": 1}, "mox"),
+        ("messages", {"value": "a", "delay_ms": 10**12}, "delay_ms"),
+        ("messages", {"value": "a", "delay_ms": -1}, "delay_ms"),
+        ("messages", {"value": "a", "ttl_ms": 0}, "ttl_ms"),
+        ("messages", {"value": "a", "deliver_at": 10**15}, "deliver_at"),
+        ("messages", {"value": "a", "deliver_at": 1, "delay_ms": 1}, "deliver_at"),
+        ("messages", {"value": "a", "priority": "urgent"}, "priority"),
+        ("messages", {"value": "a", "priority": 10}, "priority"),
+        ("messages", {"value": "a", "headers": [{"name": "millpond-ttl-ms", "value": "soon"}]}, "headers"),
+        ("messages", {"value": "a", "headers": [{"name": "millpond-priority", "value": "1st"}]}, "headers"),
+        ("messages", [{"value": "a"}, {"value": "a", "ttl_ms": 0}], "[1].ttl_ms"),
+        ("messages", {"key": "a"}, "value"),
+        ("ack", {"group": "g", "receipts": []}, "receipts"),
+        ("ack", {"group": "g", "receipts": ["x"] * 10_001}, "receipts"),
+        ("nack", {"group": "g", "receipts": ["x"], "delay_ms": 8 * 24 * 3_600_000}, "delay_ms"),
+        ("extend", {"group": "g", "receipts": ["x"]}, "visibility_ms"),
+        ("extend", {"group": "g", "receipts": ["x"], "visibility_ms": 0}, "visibility_ms"),
+        ("redrive", {"group": "g", "max": 0}, "max"),
+    ],
+)
+def test_what_is_out_of_bounds_is_refused_with_its_field(
+    broker: InProcessBroker, door: Door, path: str, body: object, field: str
+) -> None:
+    queue = Queue(broker, door, "bounds")
+    queue.send("makes it")
+    status, _, named = refused(queue, path, body)
+    assert (status, named) == (400, field)
+
+
+def test_a_value_beyond_its_cap_is_shown_with_what_is_allowed(queue: Queue) -> None:
+    answered = queue.door.post(f"{queue.path}/receive", {"group": "g", "max": 5_000})
+    assert answered.json["detail"] == "max is 5000; allowed are 1 to 1000"
+
+
+# Their parts
+
+
+def test_a_receipt_is_read_as_it_was_written(broker: InProcessBroker) -> None:
+    holder = draw_holder(broker.broker.node.rng)
+    for partition, offset in ((0, 0), (5, 1), (2**31 - 1, 2**63 - 1)):
+        written = receipt(stem(holder, partition), offset)
+        assert lease_of(written) == Lease(partition, offset, holder)
+        assert len(written) == 39
+
+
+def test_leases_of_one_holder_side_by_side_are_one_run() -> None:
+    leases = [Lease(0, offset, "a") for offset in (3, 1, 2, 7)] + [Lease(0, 4, "b"), Lease(1, 4, "a"), Lease(0, 3, "a")]
+    assert runs_of(leases) == {0: [Held(1, 3, "a"), Held(7, 7, "a"), Held(4, 4, "b")], 1: [Held(4, 4, "a")]}

@@ -1,0 +1,120 @@
+"""A queue group on a partition of a real broker, on a simulated machine: what it hands out, and who is woken."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from millpond.broker.drivers.partition import Partition
+from millpond.broker.drivers.queue_partition import QueuePartition, Want
+from millpond.broker.operations import share
+from millpond.core.delivery.headers import PRIORITY, TTL_MS
+from millpond.core.delivery.ledger import Verdict
+from millpond.core.delivery.sessions import PartitionId
+from millpond.core.delivery.states import Outcome
+from millpond.model.ids import TimestampMs
+from millpond.protocol.records import NewRecord, encode_batch
+from millpond.testing import Simulation
+from tests.broker.clusters import Machine, SimCluster
+
+T = TypeVar("T")
+Scenario = Callable[[Machine, Partition], Awaitable[T]]
+
+
+def on_a_broker(scenario: Scenario[T], **configs: str) -> T:
+    async def run(sim: Simulation) -> T:
+        named = {name.replace("__", "."): value for name, value in configs.items()}
+        cluster = SimCluster(sim, 1, configs=named)
+        await cluster.start_all()
+        machine = cluster[1]
+        assert machine.broker is not None
+        assert await machine.create_topic("jobs")
+        partition = machine.broker.node.partitions.named("jobs", 0)
+        assert partition is not None
+        result = await machine.host.run(as_coroutine(scenario(machine, partition)))
+        await cluster.stop_all()
+        return result
+
+    with Simulation(7, steps_max=200_000) as simulation:
+        return simulation.run(run)
+
+
+async def as_coroutine(awaitable: Awaitable[T]) -> T:
+    return await awaitable
+
+
+async def append(
+    machine: Machine, partition: Partition, *headers: tuple[str, bytes], count: int = 1, key: bytes | None = None
+) -> None:
+    stamp = TimestampMs(machine.cluster.sim.clock.wall_ms())
+    records = [NewRecord(b"x", key=key, timestamp=stamp, headers=headers) for _ in range(count)]
+    await partition.wait_visible(partition.append(bytearray(encode_batch(records))))
+
+
+async def opened(machine: Machine, partition: Partition) -> QueuePartition:
+    assert machine.broker is not None
+    return await machine.broker.node.queues.at("g", partition)
+
+
+async def receive(
+    queue: QueuePartition, count: int = 1, *, holder: str = "anna", bytes_max: int = 1 << 20
+) -> list[int]:
+    taken = queue.take(Want(holder, count, bytes_max, lock_ms=60_000))
+    await queue.keep()
+    return [at for each in taken.deliveries for at in range(each.first, each.last + 1)]
+
+
+def test_what_comes_later_with_a_higher_priority_goes_first() -> None:
+    async def scenario(machine: Machine, partition: Partition) -> list[int]:
+        queue = await opened(machine, partition)
+        await append(machine, partition, (PRIORITY, b"low"), count=5)
+        first = await receive(queue)
+        await append(machine, partition, (PRIORITY, b"high"))
+        return first + await receive(queue, 2)
+
+    assert on_a_broker(scenario, millpond__priority="strict") == [0, 5, 1]
+
+
+def test_consumers_that_have_enough_do_not_wake_one_another() -> None:
+    """It would go on without time passing: the simulation counts the steps."""
+
+    async def scenario(machine: Machine, partition: Partition) -> None:
+        assert machine.broker is not None
+        node, at = machine.broker.node, PartitionId(partition.topic_id, 0)
+        await append(machine, partition, count=10)
+        queue = await opened(machine, partition)
+        wants = [Want(holder, 5, 1 << 20, lock_ms=60_000) for holder in ("anna", "bert")]
+        for want in wants:
+            await receive(queue, 5, holder=want.holder)
+        assert queue.ledger.ready
+        results = await asyncio.gather(*(share.take(node, "g", [at], want, wait_ms=5000) for want in wants))
+        assert results == [{}, {}]
+
+    on_a_broker(scenario, millpond__max__unacked__per__consumer="2")
+
+
+def test_messages_that_have_outlived_their_time_do_not_stand_in_the_way() -> None:
+    async def scenario(machine: Machine, partition: Partition) -> list[int]:
+        queue = await opened(machine, partition)
+        for _ in range(3):
+            await append(machine, partition, (TTL_MS, b"10"))
+        await append(machine, partition)
+        await asyncio.sleep(1)
+        return await receive(queue, bytes_max=100)
+
+    assert on_a_broker(scenario) == [3]
+
+
+def test_an_acknowledgement_of_what_another_has_finished_is_refused() -> None:
+    async def scenario(machine: Machine, partition: Partition) -> list[object]:
+        assert machine.broker is not None
+        node, at = machine.broker.node, PartitionId(partition.topic_id, 0)
+        await append(machine, partition)
+        queue = await opened(machine, partition)
+        await receive(queue)
+        accept, reject = [Verdict(0, 0, Outcome.ACCEPT)], [Verdict(0, 0, Outcome.REJECT)]
+        answers = [
+            await share.settle(node, "g", holder, {at: said}) for holder, said in (("anna", accept), ("bert", reject))
+        ]
+        return [type(each[at]).__name__ for each in answers]
+
+    assert on_a_broker(scenario) == ["NoneType", "LeaseLost"]

@@ -1,0 +1,155 @@
+"""Bugs in the delivery of delayed messages, planted on purpose, one at a time: each leaves out one step that works on
+every day on which nothing goes wrong."""
+
+import asyncio
+from array import array
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+from millpond.broker.drivers import delays as driver
+from millpond.broker.drivers import upkeep
+from millpond.broker.drivers.delays import PartitionDelays
+from millpond.broker.drivers.partition import Partition
+from millpond.core.delivery import wheel
+from millpond.core.delivery.delays import Delays, Waiting
+from millpond.core.delivery.parked_format import (
+    Cancelled,
+    Fact,
+    Moved,
+    Rescheduled,
+    cancelled_batch,
+    fact_of,
+    parked_batch,
+)
+from millpond.model.ids import NO_PRODUCER, Offset, ProducerEpoch, Sequence
+from millpond.model.ports import Buffer
+from millpond.protocol.records import BatchHeader, stamp_producer
+from millpond.storage.log import Log
+
+Mutant = Callable[[pytest.MonkeyPatch], None]
+
+
+def forget_what_was_delivered(patch: pytest.MonkeyPatch) -> None:
+    """A new leader looks at control batches alone."""
+    _overlook(patch, Moved)
+
+
+def forget_what_was_put_off(patch: pytest.MonkeyPatch) -> None:
+    _overlook(patch, Rescheduled)
+
+
+def forget_what_was_cancelled(patch: pytest.MonkeyPatch) -> None:
+    _overlook(patch, Cancelled)
+
+
+def _overlook(patch: pytest.MonkeyPatch, kind: type[Fact]) -> None:
+    def seen(buffer: Buffer, position: int, header: BatchHeader) -> Fact | None:
+        fact = fact_of(buffer, position, header)
+        return None if isinstance(fact, kind) else fact
+
+    patch.setattr(driver, "fact_of", seen)
+
+
+def deliver_a_little_early(patch: pytest.MonkeyPatch) -> None:
+    due = Delays.due
+    patch.setattr(Delays, "due", lambda self, now, **more: due(self, now + 300, **more))
+
+
+def trust_that_clocks_never_go_back(patch: pytest.MonkeyPatch) -> None:
+    """What comes in behind the wheel is due at once."""
+
+    def advance(self: wheel.TimerWheel, now: int, *, work_max: int = 1 << 62) -> list[wheel.Due]:
+        return original(self, max(now, self._now), work_max=work_max)
+
+    original = wheel.TimerWheel.advance
+    patch.setattr(wheel.TimerWheel, "advance", advance)
+
+
+def let_retention_take_what_waits(patch: pytest.MonkeyPatch) -> None:
+    async def removable(partition: Partition, now_ms: int) -> Offset:
+        return partition.high_watermark
+
+    patch.setattr(upkeep, "removable", removable)
+
+
+def remove_before_the_log_was_read(patch: pytest.MonkeyPatch) -> None:
+    async def make_way(self: PartitionDelays, before: Offset) -> Offset:
+        return await original(self, before) if self.is_loaded else self._partition.high_watermark
+
+    original = PartitionDelays.make_way
+    patch.setattr(PartitionDelays, "make_way", make_way)
+    read_slowly(patch)
+
+
+def read_slowly(patch: pytest.MonkeyPatch) -> None:
+    """No bug: the log is long."""
+
+    async def last_checkpoint(self: PartitionDelays) -> Offset:
+        await asyncio.sleep(3)
+        return await original(self)
+
+    original = PartitionDelays._last_checkpoint
+    patch.setattr(PartitionDelays, "_last_checkpoint", last_checkpoint)
+
+
+def park_without_the_producers_numbers(patch: pytest.MonkeyPatch) -> None:
+    def parked(batch: Buffer, dues: Iterable[int], *, now: int) -> bytes:
+        data = bytearray(batch)
+        stamp_producer(data, producer_id=NO_PRODUCER, epoch=ProducerEpoch(-1), base_sequence=Sequence(-1))
+        return parked_batch(bytes(data), dues, now=now)
+
+    patch.setattr(driver, "parked_batch", parked)
+
+
+def answer_a_cancellation_at_once(patch: pytest.MonkeyPatch) -> None:
+    async def cancel(self: PartitionDelays, id_: int, *, until: float | None = None) -> Waiting:
+        found = self._find(id_)
+        self._note(cancelled_batch([id_], now=self._now()), Cancelled(array("q", [id_])))
+        return found
+
+    patch.setattr(PartitionDelays, "cancel", cancel)
+
+
+def forget_what_came_while_the_log_was_read(patch: pytest.MonkeyPatch) -> None:
+    """It reads to where the log ended when it began."""
+
+    async def read_log(self: PartitionDelays) -> None:
+        log, self._log = self._log, _Until(self._log)  # type: ignore[assignment]
+        try:
+            await original(self)
+        finally:
+            self._log = log
+
+    original = PartitionDelays._read_log
+    patch.setattr(PartitionDelays, "_read_log", read_log)
+    read_slowly(patch)
+
+
+class _Until:
+    def __init__(self, log: Log) -> None:
+        self._log, self.next_offset = log, log.next_offset
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - passes on whatever is asked for
+        return getattr(self._log, name)
+
+
+def give_up_what_could_not_be_appended(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Delays, "put_back", lambda self, messages: None)
+
+
+MUTANTS: tuple[tuple[Mutant, int], ...] = (
+    (forget_what_was_delivered, 0),
+    (forget_what_was_put_off, 0),
+    (forget_what_was_cancelled, 0),
+    (deliver_a_little_early, 0),
+    (trust_that_clocks_never_go_back, 0),
+    (let_retention_take_what_waits, 1),
+    (remove_before_the_log_was_read, 1),
+    (park_without_the_producers_numbers, 0),
+    (answer_a_cancellation_at_once, 0),
+    (forget_what_came_while_the_log_was_read, 0),
+    (give_up_what_could_not_be_appended, 0),
+)
+"""And a seed that has found it."""
