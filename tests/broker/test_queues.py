@@ -9,6 +9,7 @@ from millpond.broker.drivers.partition import Partition
 from millpond.broker.drivers.queue_partition import QueuePartition, Want
 from millpond.broker.node import Node
 from millpond.broker.operations import produce
+from millpond.broker.operations.measure import add_queues
 from millpond.core.delivery.ledger import Verdict
 from millpond.core.delivery.states import Outcome
 from millpond.core.metadata.alterations import AlterConfigs, ConfigItem, OfGroup, alter_configs
@@ -17,9 +18,11 @@ from millpond.core.metadata.decisions import Refused
 from millpond.model.errors import LeaseLost, NotLeader
 from millpond.model.ids import Offset, TimestampMs
 from millpond.protocol.records import Headers, NewRecord, Record, decode_batch, encode_batch, iter_batches
+from millpond.telemetry.exposition import Exposition
 from tests.broker.clusters import Machine, SimCluster
 from tests.broker.test_cluster import until
 from tests.broker.test_movement import with_brokers
+from tests.telemetry.scrapes import Scrape
 
 TOPIC, GROUP = "jobs", "workers"
 FEW = {"share.coordinator.state.topic.num.partitions": "1"}
@@ -245,5 +248,29 @@ async def test_a_group_with_new_settings_goes_on_where_it_was(cluster: SimCluste
         assert not isinstance(before.failure, NotLeader)
         assert values(await receive(node)) == [b"b"]
         await say(node, Outcome.ACCEPT, 0)
+
+    await machine.host.run(steps())
+
+
+@with_brokers(1, configs=FEW)
+async def test_a_scrape_tells_how_deep_a_queue_is_and_how_old(cluster: SimCluster) -> None:
+    machine = cluster[1]
+
+    async def steps() -> None:
+        node = node_of(machine)
+        await make(node)
+        await send(node, *messages("a", "b", "c"))
+        await asyncio.sleep(3)
+        await receive(node, 2)
+        await say(node, Outcome.RELEASE, 1)
+        to = Exposition()
+        await add_queues(to, node)
+        found = Scrape(to.render().decode())
+        labels = {"group": GROUP, "topic": TOPIC, "partition": "0"}
+        assert found.value("millpond_queue_ready", **labels, lane="normal") == 2
+        assert found.value("millpond_queue_in_flight", **labels) == 1
+        assert found.value("millpond_queue_unfinished", **labels) == 2
+        assert found.value("millpond_queue_oldest_seconds", **labels) >= 3
+        assert found.value("millpond_queue_messages_total", **labels, what="delivered") == 2
 
     await machine.host.run(steps())

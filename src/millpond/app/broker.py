@@ -189,6 +189,35 @@ def _node(
     )
     groups = GroupCoordinator(metadata, partitions, static=settings.configs, shared=surroundings)
     metadata.listen(groups.follow)
+    states, queues, producer_ids = _queues(settings, parts, clock, rng, on_error)
+    delay_ms_max = whole("millpond.delay.max.ms", settings.configs)
+    delays = DelayKeeper(partitions, DelaySurroundings(clock, delay_ms_max, DelayFacts(), on_error))
+    node = Node(
+        node_id=settings.node_id,
+        cluster_id=settings.cluster_id,
+        static=settings.configs,
+        clock=clock,
+        rng=rng,
+        metadata=metadata,
+        partitions=partitions,
+        producer_ids=producer_ids,
+        groups=groups,
+        states=states,
+        queues=queues,
+        share_sessions=ShareSessions(sessions_max=whole("group.share.max.share.sessions", settings.configs)),
+        delays=delays,
+        fetch_bytes_max=whole("fetch.max.bytes", settings.configs),
+        elsewhere=None if cluster is None else QueueLinks(cluster.links),
+    )
+    if cluster is not None:
+        cluster.node = node
+    return node
+
+
+def _queues(
+    settings: BrokerSettings, parts: Parts, clock: Clock, rng: Rng, on_error: Callable[[BaseException], None]
+) -> tuple[States, Queues, ProducerIds]:
+    metadata, partitions, cluster = parts.metadata, parts.partitions, parts.cluster
     states = States(
         metadata,
         partitions,
@@ -215,25 +244,4 @@ def _node(
     around = queue_partition.Surroundings(clock, rng, states, letters, on_error)
     queues = Queues(metadata, static=settings.configs, shared=around)
     metadata.listen(queues.follow)
-    delay_ms_max = whole("millpond.delay.max.ms", settings.configs)
-    delays = DelayKeeper(partitions, DelaySurroundings(clock, delay_ms_max, DelayFacts(), on_error))
-    node = Node(
-        node_id=settings.node_id,
-        cluster_id=settings.cluster_id,
-        static=settings.configs,
-        clock=clock,
-        rng=rng,
-        metadata=metadata,
-        partitions=partitions,
-        producer_ids=producer_ids,
-        groups=groups,
-        states=states,
-        queues=queues,
-        share_sessions=ShareSessions(sessions_max=whole("group.share.max.share.sessions", settings.configs)),
-        delays=delays,
-        fetch_bytes_max=whole("fetch.max.bytes", settings.configs),
-        elsewhere=None if cluster is None else QueueLinks(cluster.links),
-    )
-    if cluster is not None:
-        cluster.node = node
-    return node
+    return states, queues, producer_ids

@@ -49,6 +49,33 @@ LOOP_DELAY = _histogram(
     "millpond_event_loop_delay_seconds",
     "How much later than asked a timer of the event loop rang, tried four times a second: what every request waits.",
 )
+QUEUE_READY = _gauge(
+    "millpond_queue_ready",
+    "Messages that a queue group could be handed now, in partitions that this broker leads; those that it has not "
+    "looked at yet count as normal.",
+    *("group", "topic", "partition", "lane"),
+)
+QUEUE_IN_FLIGHT = _gauge(
+    "millpond_queue_in_flight",
+    "Messages that consumers of a queue group have, and have not acknowledged.",
+    *("group", "topic", "partition"),
+)
+QUEUE_UNFINISHED = _gauge(
+    "millpond_queue_unfinished",
+    "Messages that a queue group has begun with and is not done with: in flight, passed over, or to come again.",
+    *("group", "topic", "partition"),
+)
+QUEUE_OLDEST_SECONDS = _gauge(
+    "millpond_queue_oldest_seconds",
+    "Age of the oldest message that a queue group is not done with; 0 where it is done with all.",
+    *("group", "topic", "partition"),
+)
+QUEUE_MESSAGES = _counter(
+    "millpond_queue_messages_total",
+    "What became of a queue group's messages: delivered for the first time, redelivered, accepted, doomed (for the "
+    "dead-letter topic), or expired. Begins anew when the partition's leader changes.",
+    *("group", "topic", "partition", "what"),
+)
 DELAYED_PENDING = _gauge(
     "millpond_delayed_pending",
     "Delayed messages that wait to be delivered, and schedules, in partitions that this broker leads.",

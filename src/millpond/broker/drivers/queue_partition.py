@@ -127,6 +127,14 @@ class QueuePartition:
             self._burying.cancel()
         self._wake()
 
+    def oldest_ms(self) -> int:
+        """How long ago the first message was written that is not done with; 0 where there is none."""
+        start = max(self._ledger.start, self.partition.log.start_offset)
+        if start >= self.partition.high_watermark:
+            return 0
+        written = parse_header(self.partition.read(Offset(start), bytes_max=1).data).max_timestamp
+        return max(0, self._shared.clock.wall_ms() - written)
+
     # Handing out
 
     def take(self, want: Want) -> Taken:

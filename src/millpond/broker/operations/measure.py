@@ -14,6 +14,7 @@ from millpond.broker.drivers.partition import Partition
 from millpond.broker.node import Node
 from millpond.broker.operations.health import failed_logs, why_not_ready
 from millpond.broker.operations.lag import LagSurvey
+from millpond.core.delivery.states import Lane
 from millpond.net.facts import NetworkFacts
 from millpond.telemetry import catalogue
 from millpond.telemetry.collect import add_group_facts, add_http, add_network, add_requests, add_storage
@@ -57,6 +58,7 @@ class Meter:
         to.add(catalogue.LOGS_FAILED, (), len(failed_logs(node)))
         await _add_partitions(to, list(node.partitions))
         _add_delays(to, node.delays)
+        await add_queues(to, node)
         add_group_facts(to, node.groups.facts)
         await _add_groups(to, node)
         await self._add_lags(to)
@@ -108,6 +110,23 @@ def _add_delays(to: Exposition, delays: DelayKeeper) -> None:
     to.add(catalogue.DELAYED_DELIVERED, (), facts.delivered)
     to.add(catalogue.DELAYED_CANCELLED, (), facts.cancelled)
     to.add_latencies(catalogue.DELAYED_LATENESS, (), facts.lateness)
+
+
+async def add_queues(to: Exposition, node: Node) -> None:
+    for turn, queue in enumerate(node.queues, start=1):
+        ledger, partition = queue.ledger, queue.partition
+        labels = (queue.group, partition.at.topic, str(partition.at.partition))
+        unlooked = max(0, partition.high_watermark - ledger.frontier)
+        for lane in Lane:
+            ready = ledger.depth(lane) + (unlooked if lane is Lane.NORMAL else 0)
+            to.add(catalogue.QUEUE_READY, (*labels, lane.name.lower()), ready)
+        to.add(catalogue.QUEUE_IN_FLIGHT, labels, ledger.leased)
+        to.add(catalogue.QUEUE_UNFINISHED, labels, ledger.begun)
+        to.add(catalogue.QUEUE_OLDEST_SECONDS, labels, queue.oldest_ms() / 1000)
+        for what, count in sorted(ledger.counts.items()):
+            to.add(catalogue.QUEUE_MESSAGES, (*labels, what), count)
+        if turn % SERIES_PER_TURN == 0:
+            await asyncio.sleep(0)
 
 
 async def _add_groups(to: Exposition, node: Node) -> None:

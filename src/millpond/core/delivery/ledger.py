@@ -134,6 +134,11 @@ class Ledger:
         return self._open.size + untouched
 
     @property
+    def begun(self) -> int:
+        """Messages that were handed out, or passed over, and are not done."""
+        return self._open.size
+
+    @property
     def next_deadline(self) -> int | None:
         return self._deadlines[0][0] if self._deadlines else None
 
