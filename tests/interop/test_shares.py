@@ -1,6 +1,8 @@
 """Stock share consumers, of confluent-kafka and of Java: what they accept, release, reject, renew or leave behind; and
 beside them a group that reads the same topic from end to end."""
 
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -20,6 +22,20 @@ pytestmark = [
 ]
 CLIENTS = ("confluent", "java")
 IMPLICIT, EXPLICIT = "implicit", "explicit"
+
+LONG_MS = 3_600_000
+TAKER = """
+import sys, time
+from confluent_kafka import ShareConsumer
+address, group, topic = sys.argv[1:]
+consumer = ShareConsumer({"bootstrap.servers": address, "group.id": group, "log_level": 2})
+consumer.subscribe([topic])
+while not len(consumer.poll(0.1)):
+    pass
+print("taken", flush=True)
+time.sleep(600)
+"""
+"""A member that takes a message, says so, and does nothing more."""
 
 Join = Callable[..., Sharer]
 
@@ -94,6 +110,21 @@ def test_who_closes_gives_back_what_it_did_not_acknowledge(broker: BrokerProcess
     second = join(group, topic)
     assert take(second, 1) == [Delivered("job", 2)]
     assert second.commit() == []
+
+
+def test_the_messages_of_a_process_that_was_killed_go_to_another_at_once(broker: BrokerProcess, join: Join) -> None:
+    topic, group = new_topic(broker), new_name("share")
+    configure(broker, group, share_record_lock_duration_ms=LONG_MS)
+    send(broker, topic, [b"job"])
+    with subprocess.Popen(
+        [sys.executable, "-c", TAKER, broker.address, group, topic], stdout=subprocess.PIPE, text=True
+    ) as taker:
+        assert taker.stdout is not None
+        assert taker.stdout.readline() == "taken\n"
+        taker.kill()
+    member = join(group, topic)
+    assert take(member, 1) == [Delivered("job", 2)]
+    assert member.commit() == []
 
 
 def test_what_is_not_acknowledged_in_time_comes_again_and_is_no_longer_its_first_readers(

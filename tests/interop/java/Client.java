@@ -497,7 +497,7 @@ public final class Client {
                 yield errors;
             }
             case "share_close" -> {
-                sharers.remove(name).close();
+                sharers.remove(name).close(Duration.ofSeconds(5)); // it would wait for a broker that is gone, for 30 s
                 yield null;
             }
             default -> throw new IllegalArgumentException(verb);
