@@ -21,6 +21,7 @@ from millpond.cli.config import config
 from millpond.cli.consume import CONSUME_EXAMPLES, consume
 from millpond.cli.doctor import DOCTOR_EXAMPLES, doctor
 from millpond.cli.groups import groups
+from millpond.cli.pipeline import pipeline
 from millpond.cli.produce import PRODUCE_EXAMPLES, produce
 from millpond.cli.showing import OutputClosed
 from millpond.cli.topics import topics
@@ -35,6 +36,7 @@ app.command(epilog=CONSUME_EXAMPLES)(consume)
 app.add_typer(groups)
 app.add_typer(config)
 app.add_typer(cluster)
+app.add_typer(pipeline)
 app.command(epilog=BENCH_EXAMPLES)(bench)
 app.command(epilog=DOCTOR_EXAMPLES)(doctor)
 
