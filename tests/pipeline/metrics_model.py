@@ -4,12 +4,16 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from datetime import UTC
 from typing import Any
 
 import numpy as np
+from pyspark.sql import SparkSession
 
 from millpond.client import Message
 from millpond.pipeline.metrics import AHEAD_SECONDS_MAX, RESOLUTIONS_MS
+from millpond.pipeline.metrics_job import MetricsJob, MetricsSettings
+from tests.pipeline.topics import everything
 
 Fact = tuple[str, str, int, float, str]
 Window = tuple[str, str, str, int]
@@ -61,3 +65,46 @@ def _metric(message: Message) -> Fact | None:
     if not is_good or not isinstance(time, int) or time > message.timestamp + 1000 * AHEAD_SECONDS_MAX:
         return None
     return client, metric, time, float(value), json.dumps(said.get("tags") or {}, sort_keys=True)
+
+
+def compare(spark: SparkSession, settings: MetricsSettings, *, partitions: int) -> Truth:
+    """Tables and topics with the truth, to the row; returns it."""
+    expected = truth(
+        everything(settings.bootstrap, settings.topic, partitions), lateness_seconds=settings.lateness_seconds
+    )
+    job = MetricsJob(spark, settings)
+    progress = job.progress()
+    rows = job.facts.read(spark).collect()
+    found = {
+        (row.client_id, row.metric, _moment(row.time), row.value, json.dumps(row.tags or {}, sort_keys=True)): row.late
+        for row in rows
+    }
+    assert len(found) == len(rows)
+    assert found == expected.facts
+    dead = everything(settings.bootstrap, settings.dead_letters, partitions)
+    assert sorted((each.key or b"").decode() for each in dead) == sorted(expected.dead)
+    assert all(dict(each.headers)["reason"] for each in dead)
+    assert (progress.ingested, progress.dead, progress.facts, progress.late) == (
+        expected.ingested, len(expected.dead), len(expected.facts), sum(expected.facts.values()),
+    )  # fmt: skip
+    stored = [tuple(row.asDict()[name] for name in SUMMARY) for row in job.rollups.read(spark).collect()]
+    published = [json.loads(each.value or b"") for each in everything(settings.bootstrap, settings.rollups, partitions)]
+    _compare_rollups([(*row[:3], _moment(row[3]), *row[4:]) for row in stored], expected)
+    _compare_rollups([tuple(each[name] for name in SUMMARY) for each in published], expected)
+    return expected
+
+
+SUMMARY = ("client_id", "metric", "resolution", "time", "count", "sum", "min", "max", "avg", "p50", "p95", "p99")
+
+
+def _moment(time: Any) -> int:  # noqa: ANN401 - a time that Spark gives without its zone
+    return int(time.astimezone(UTC).timestamp() * 1000 + 0.5)
+
+
+def _compare_rollups(found: list[tuple[Any, ...]], expected: Truth) -> None:
+    by_window = {row[:4]: row[4:] for row in found}
+    assert len(by_window) == len(found), "a window is there twice"
+    wanted = expected.rollups()
+    assert by_window.keys() == wanted.keys()
+    for window, summary in by_window.items():
+        assert np.allclose(summary, wanted[window]), window

@@ -1,8 +1,6 @@
 """The metrics pipeline comes to what plain Python computes of the same messages, however often its work is done."""
 
-import json
 from collections.abc import Callable
-from datetime import UTC
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +12,7 @@ from millpond.client.blocking import Admin, Producer
 from millpond.pipeline.generating import Load, arrivals
 from millpond.pipeline.metrics_job import MetricsJob, MetricsSettings
 from millpond.testing.broker import InProcessBroker
-from tests.pipeline.metrics_model import Truth, truth
-from tests.pipeline.topics import everything
+from tests.pipeline.metrics_model import compare
 
 pytestmark = pytest.mark.slow
 
@@ -72,46 +69,6 @@ def settings(broker: InProcessBroker, tmp_path: Path) -> MetricsSettings:
     )
 
 
-def check(spark: SparkSession, settings: MetricsSettings) -> Truth:
-    expected = truth(everything(settings.bootstrap, settings.topic, PARTITIONS), lateness_seconds=60)
-    job = MetricsJob(spark, settings)
-    progress = job.progress()
-    rows = job.facts.read(spark).collect()
-    found = {
-        (row.client_id, row.metric, moment(row.time), row.value, json.dumps(row.tags or {}, sort_keys=True)): row.late
-        for row in rows
-    }
-    assert len(found) == len(rows)
-    assert found == expected.facts
-    dead = everything(settings.bootstrap, settings.dead_letters, PARTITIONS)
-    assert sorted((each.key or b"").decode() for each in dead) == sorted(expected.dead)
-    assert all(dict(each.headers)["reason"] for each in dead)
-    assert (progress.ingested, progress.dead, progress.facts, progress.late) == (
-        expected.ingested, len(expected.dead), len(expected.facts), sum(expected.facts.values()),
-    )  # fmt: skip
-    stored = [tuple(row.asDict()[name] for name in SUMMARY) for row in job.rollups.read(spark).collect()]
-    published = [json.loads(each.value or b"") for each in everything(settings.bootstrap, settings.rollups, PARTITIONS)]
-    check_rollups([(*row[:3], moment(row[3]), *row[4:]) for row in stored], expected)
-    check_rollups([tuple(each[name] for name in SUMMARY) for each in published], expected)
-    return expected
-
-
-SUMMARY = ("client_id", "metric", "resolution", "time", "count", "sum", "min", "max", "avg", "p50", "p95", "p99")
-
-
-def moment(time: Any) -> int:  # noqa: ANN401 - a time that Spark gives without its zone
-    return int(time.astimezone(UTC).timestamp() * 1000 + 0.5)
-
-
-def check_rollups(found: list[tuple[Any, ...]], expected: Truth) -> None:
-    by_window = {row[:4]: row[4:] for row in found}
-    assert len(by_window) == len(found), "a window is there twice"
-    wanted = expected.rollups()
-    assert by_window.keys() == wanted.keys()
-    for window, summary in by_window.items():
-        assert summary == pytest.approx(wanted[window])
-
-
 def test_tables_and_topics_are_what_the_messages_come_to(
     spark: SparkSession, broker: InProcessBroker, settings: MetricsSettings
 ) -> None:
@@ -132,7 +89,7 @@ def test_tables_and_topics_are_what_the_messages_come_to(
             job.close_windows()
         job = MetricsJob(spark, settings)
     job.close_windows()
-    expected = check(spark, settings)
+    expected = compare(spark, settings, partitions=PARTITIONS)
     assert expected.dead
     assert any(expected.facts.values())
     assert expected.ingested > len(expected.facts) + len(expected.dead)

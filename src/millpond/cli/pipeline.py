@@ -131,7 +131,7 @@ def compact(folder: Folder = HERE_FOLDER, master: Master = "local[*]") -> None:
 
 @pipeline.command(epilog=examples("millpond pipeline demo"))
 def demo(
-    messages: Annotated[int, Option(help="How many metrics.", metavar="N", min=1000, max=10_000_000)] = 300_000,
+    messages: Annotated[int, Option(help="How many metrics.", metavar="N", min=1000, max=10_000_000)] = 200_000,
     folder: Annotated[
         Path | None, Option(help="Keep all of it here.  [dim]nowhere, but for the plot[/dim]", metavar="DIR")
     ] = None,

@@ -41,7 +41,7 @@ def run_demo(messages: int, folder: Path | None) -> None:
             ),
         )
         note(f"sent after {time.monotonic() - started:.0f} s; starting Spark")
-        with quiet_session("local[*]") as spark:
+        with quiet_session("local[*]", place) as spark:
             plan = RunPlan(
                 folder=place / "metrics",
                 master="local[*]",

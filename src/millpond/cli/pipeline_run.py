@@ -5,6 +5,7 @@ Driven by pipeline.py and pipeline_demo.py.
 """
 
 import json
+import logging
 import os
 import re
 import signal
@@ -43,7 +44,7 @@ class RunPlan:
 
 
 def run_metrics(bootstrap: str, plan: RunPlan) -> None:
-    with quiet_session(plan.master) as spark:
+    with quiet_session(plan.master, plan.folder) as spark:
         run_in(spark, bootstrap, plan, Watcher(plan.metrics_port))
 
 
@@ -101,19 +102,43 @@ def _signals(stop: Callable[[], object]) -> Iterator[None]:
 
 
 @contextmanager
-def quiet_session(master: str) -> "Iterator[SparkSession]":
-    """A session that says nothing but what is wrong, and is ended."""
+def quiet_session(master: str, folder: Path) -> "Iterator[SparkSession]":
+    """A session that is ended. What Spark and its workers have to say goes to a file: errors come as errors anyway."""
     try:
         from millpond.pipeline.session import session  # noqa: PLC0415
     except ImportError as error:
         raise CannotStart(f"{error.name} is missing; install it with: pip install 'millpond[spark]'") from None
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    spark = session(master, name="millpond-metrics", configs={"spark.ui.enabled": "false", "spark.log.level": "ERROR"})
-    spark.sparkContext.setLogLevel("OFF")
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    log = folder / "spark.log"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with _errors_to(log):
+            spark = session(master, name="millpond-metrics", configs={"spark.ui.enabled": "false"})
+    except OSError as error:
+        raise CannotStart(f"{folder} cannot be written to: {error.strerror}; name another with --folder") from None
+    except InvalidSetting:
+        raise
+    except Exception as error:
+        raise CannotStart(f"Spark did not start ({str(error).splitlines()[0]}); {log} says more") from None
     try:
         yield spark
     finally:
         spark.stop()
+
+
+@contextmanager
+def _errors_to(path: Path) -> Iterator[None]:
+    """What is started meanwhile keeps the file for what it says."""
+    sys.stderr.flush()
+    before = os.dup(2)
+    with path.open("ab") as log:
+        os.dup2(log.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(before, 2)
+        os.close(before)
 
 
 class Watcher:
@@ -194,7 +219,7 @@ def compact_tables(folder: Path, master: str) -> list[tuple[str, int, int]]:
     from millpond.pipeline.table import Table  # noqa: PLC0415
 
     summary(folder)
-    with quiet_session(master) as spark:
+    with quiet_session(master, folder) as spark:
         done = []
         for name, schema, by in (("facts", metrics.FACT, "date"), ("rollups", metrics.ROLLUP, "resolution")):
             table = Table(folder / name, schema, partitioned_by=by)
