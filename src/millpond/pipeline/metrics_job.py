@@ -31,8 +31,10 @@ from millpond.client.offsets import EARLIEST, LATEST
 from millpond.model.errors import InvalidSetting
 from millpond.pipeline import metrics
 from millpond.pipeline.link import Link
-from millpond.pipeline.options import Connection
+from millpond.pipeline.options import Connection, write_options
+from millpond.pipeline.sink import write_once
 from millpond.pipeline.table import Table
+from millpond.pipeline.tokens import Commit
 
 WIDTHS: Final = metrics.RESOLUTIONS_MS
 MS_PER_SECOND: Final = 1000
@@ -275,10 +277,5 @@ class MetricsJob:
         return closed
 
     def _send(self, rows: DataFrame, topic: str, name: str, number: int) -> None:
-        options = {
-            "kafka.bootstrap.servers": self._settings.bootstrap,
-            "topic": topic,
-            "commit.name": name,
-            "commit.number": str(number),
-        }
-        rows.write.format("millpond").options(**options).mode("append").save()
+        options = {"kafka.bootstrap.servers": self._settings.bootstrap, "topic": topic}
+        write_once(rows, write_options(options, is_stream=False), Commit(name, number))
