@@ -23,6 +23,7 @@ from millpond.pipeline.generating import Load, arrivals
 from millpond.pipeline.metrics import VALUE_SCHEMA
 from millpond.pipeline.session import session
 from tests.cli.broker_process import BrokerProcess
+from tests.pipeline.chaos import children
 
 TOPIC = "metrics"
 TICK = os.sysconf("SC_CLK_TCK")
@@ -32,16 +33,16 @@ def cpu_seconds(pid: int) -> float:
     """Of a process and all below it, the ended ones too."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        below = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        below = children(pid)
     except OSError:
         return 0.0
-    return sum(map(int, fields[11:15])) / TICK + sum(cpu_seconds(int(each)) for each in below)
+    return sum(map(int, fields[11:15])) / TICK + sum(map(cpu_seconds, below))
 
 
 def jvm_of(parent: int) -> int:
-    for each in Path(f"/proc/{parent}/task/{parent}/children").read_text().split():
+    for each in children(parent):
         if "java" in Path(f"/proc/{each}/cmdline").read_text():
-            return int(each)
+            return each
     raise AssertionError("no JVM")
 
 

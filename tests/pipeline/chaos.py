@@ -16,6 +16,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from millpond.cli.pipeline_generate import GeneratePlan, generate_metrics
@@ -130,10 +131,12 @@ def say(text: str) -> None:
 
 
 def children(pid: int) -> list[int]:
-    try:
-        return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    except OSError:
-        return []
+    """Whichever of its threads they are of."""
+    found: list[int] = []
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):
+            found += map(int, path.read_text().split())
+    return found
 
 
 def main() -> None:

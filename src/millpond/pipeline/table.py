@@ -244,7 +244,6 @@ class Table:
 
 
 def _add_action(file: File, now: int, changes_data: bool) -> Action:
-    stats = {"numRecords": file.rows, "timeMinMs": file.time_min_ms, "timeMaxMs": file.time_max_ms}
     return {
         "add": {
             "path": file.path,
@@ -252,20 +251,20 @@ def _add_action(file: File, now: int, changes_data: bool) -> Action:
             "size": file.size,
             "modificationTime": now,
             "dataChange": changes_data,
-            "stats": json.dumps(stats),
+            "stats": json.dumps({"numRecords": file.rows}),
+            "tags": {"timeMinMs": str(file.time_min_ms), "timeMaxMs": str(file.time_max_ms)},
         }
     }
 
 
 def _file_of(add: Action) -> File:
-    stats = json.loads(add["stats"])
     return File(
         path=add["path"],
         partition=add["partitionValues"],
         size=add["size"],
-        rows=stats["numRecords"],
-        time_min_ms=stats["timeMinMs"],
-        time_max_ms=stats["timeMaxMs"],
+        rows=json.loads(add["stats"])["numRecords"],
+        time_min_ms=int(add["tags"]["timeMinMs"]),
+        time_max_ms=int(add["tags"]["timeMaxMs"]),
     )
 
 
