@@ -18,7 +18,7 @@ from bench.pipeline.connector import fetched
 from bench.pipeline.ready import ReadySource
 from bench.tables import make_console, print_head
 from bench.workspace import machine_facts, workspace
-from millpond.client.blocking import Producer
+from millpond.client.blocking import Admin, Producer
 from millpond.pipeline.generating import Load, arrivals
 from millpond.pipeline.metrics import VALUE_SCHEMA
 from millpond.pipeline.session import session
@@ -98,8 +98,11 @@ def main() -> None:
     jars = fetched()
     with workspace(None) as place, place.directory() as folder, BrokerProcess(folder, "--http", "off") as broker:
         print_head(console, machine_facts(place))
+        with Admin(broker.bootstrap) as admin:
+            for topic in (TOPIC, "copies"):
+                admin.create_topic(topic, partitions=4)
         with Producer(broker.bootstrap) as producer:
-            load = Load(messages=given.rows, start_ms=1_700_000_000_000, malformed=0)
+            load = Load(messages=given.rows, start_ms=int(time.time() * 1000) - given.rows, malformed=0)
             for at_ms, keys, values in arrivals(load):
                 producer.send_many(TOPIC, values, keys=keys, timestamp=at_ms)
         configs = {"spark.ui.enabled": "false", "spark.driver.memory": "2g"}

@@ -27,14 +27,16 @@ from tests.pipeline.metrics_model import compare
 
 TOPIC = "metrics.inbound"
 VICTIMS = ("driver", "driver", "jvm", "worker", "broker")
-MANY_SECONDS = 300.0
+LONG_SECONDS = 120.0
+BATCHES_PER_KILL = 4
 PARTITIONS = 4
 
 
 class Chaos:
-    def __init__(self, folder: Path, rng: random.Random, seconds_max: float) -> None:
+    def __init__(self, folder: Path, rng: random.Random, *, seconds_max: float, offsets_max: int) -> None:
         self._folder = folder
         self._rng = rng
+        self._offsets_max = offsets_max
         self._until = time.monotonic() + seconds_max
         self._broker = BrokerProcess(folder / "broker", "--http", "off")
         self.bootstrap = self._broker.bootstrap
@@ -67,10 +69,10 @@ class Chaos:
 
     def kill_one(self) -> None:
         if self._driver is None or self._driver.poll() is not None:
-            self.start_driver("--every", "0", "--max-offsets", "20000")
+            self.start_driver("--every", "0", "--max-offsets", str(self._offsets_max))
         if self._rng.random() < 0.7:
             commits = self._commits()
-            self._wait(lambda: self._commits() > commits or self._is_dead(), "no commit came")
+            self._wait(lambda: self._commits() > commits or self._is_dead())
         else:
             time.sleep(self._rng.uniform(0, 20))
         time.sleep(self._rng.uniform(0, 3))
@@ -108,10 +110,11 @@ class Chaos:
         log = self._folder / "metrics" / "facts" / "_delta_log"
         return len(list(log.glob("*.json"))) if log.is_dir() else 0
 
-    def _wait(self, holds: Callable[[], bool], otherwise: str) -> None:
-        until = min(time.monotonic() + MANY_SECONDS, self._until)
-        while not holds():
-            assert time.monotonic() < until, otherwise
+    def _wait(self, holds: Callable[[], bool]) -> None:
+        """Or long enough: where all is done there is nothing to wait for, and killing goes on."""
+        until = time.monotonic() + LONG_SECONDS
+        while not holds() and time.monotonic() < until:
+            assert time.monotonic() < self._until, "its time is over"
             time.sleep(0.05)
 
     def finish(self) -> None:
@@ -149,7 +152,8 @@ def main() -> None:
     say(f"seed {given.seed}")
     rng = random.Random(given.seed)
     with tempfile.TemporaryDirectory(prefix="millpond-pipeline-chaos-") as made:
-        chaos = Chaos(Path(made), rng, given.minutes * 60)
+        offsets_max = max(1, given.messages // given.kills // BATCHES_PER_KILL)
+        chaos = Chaos(Path(made), rng, seconds_max=given.minutes * 60, offsets_max=offsets_max)
         try:
             run(chaos, Path(made), given.messages, given.kills, given.seed)
         finally:

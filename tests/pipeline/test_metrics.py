@@ -4,13 +4,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import prometheus_client
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
+from millpond.cli.pipeline_run import Watcher
 from millpond.client.blocking import Admin, Producer
 from millpond.pipeline.generating import Load, arrivals
-from millpond.pipeline.metrics_job import MetricsJob, MetricsSettings
+from millpond.pipeline.metrics_job import BatchDone, MetricsJob, MetricsSettings, Progress
 from millpond.testing.broker import InProcessBroker
 from tests.pipeline.metrics_model import compare
 
@@ -93,3 +95,14 @@ def test_tables_and_topics_are_what_the_messages_come_to(
     assert expected.dead
     assert any(expected.facts.values())
     assert expected.ingested > len(expected.facts) + len(expected.dead)
+
+
+def test_each_batch_is_a_line_and_figures_for_prometheus(capsys: pytest.CaptureFixture[str]) -> None:
+    watch = Watcher(metrics_port=0)
+    try:
+        watch(BatchDone(3, Progress(ingested=500, dead=20, facts=450), 7, 0.5, 40, 2.0))
+    finally:
+        watch.close()
+    assert "batch 3: 500 messages in 0.5 s" in capsys.readouterr().err
+    assert prometheus_client.REGISTRY.get_sample_value("millpond_pipeline_duplicates") == 30
+    assert prometheus_client.REGISTRY.get_sample_value("millpond_pipeline_lag_messages") == 40

@@ -45,7 +45,11 @@ class RunPlan:
 
 def run_metrics(bootstrap: str, plan: RunPlan) -> None:
     with quiet_session(plan.master, plan.folder) as spark:
-        run_in(spark, bootstrap, plan, Watcher(plan.metrics_port))
+        watch = Watcher(plan.metrics_port)
+        try:
+            run_in(spark, bootstrap, plan, watch)
+        finally:
+            watch.close()
 
 
 def run_in(spark: "SparkSession", bootstrap: str, plan: RunPlan, watch: "Watcher") -> "MetricsJob":
@@ -149,6 +153,7 @@ class Watcher:
         self._before = time.monotonic()
         self._ingested = 0
         self._gauges: dict[str, Any] = {}
+        self._server: tuple[Any, threading.Thread] | None = None
         if metrics_port is not None:
             from prometheus_client import Gauge, start_http_server  # noqa: PLC0415
 
@@ -157,7 +162,14 @@ class Watcher:
                 name: Gauge(f"millpond_pipeline_{name}", f"The metrics pipeline: {name.replace('_', ' ')}")
                 for name in names
             }
-            start_http_server(metrics_port, addr="127.0.0.1")
+            self._server = start_http_server(metrics_port, addr="127.0.0.1")
+
+    def close(self) -> None:
+        if self._server is not None:
+            server, thread = self._server
+            server.shutdown()
+            server.server_close()
+            thread.join()
 
     def __call__(self, done: "BatchDone") -> None:
         now, progress = time.monotonic(), done.progress

@@ -249,7 +249,7 @@ class MetricsJob:
                 moment = sql.unix_millis("time")
                 found = self.facts.read(self._spark, near).where("not late").where((moment >= start) & (moment < end))
                 parts.append(metrics.rollups(found, resolution))
-        added = self.rollups.write(reduce(DataFrame.unionAll, parts).coalesce(1)) if parts else []
+        added = self.rollups.write(reduce(DataFrame.unionAll, parts).repartition(1)) if parts else []
         self.rollups.commit(app, number, added=added, note=after)
 
     def _publish(self, app: str, number: int) -> int:
