@@ -1,6 +1,7 @@
-"""Spark's own `kafka` source and sink: its jars, from Maven Central, kept in the user's cache.
+"""Spark's own `kafka` source and sink: its jars, from Maven, kept in the user's cache.
 
-`python -m bench.pipeline.connector` fetches them. Invariant: a jar that is kept came whole.
+`MAVEN_REPOSITORY=https://... python -m bench.pipeline.connector` fetches them.
+Invariant: a jar that is kept came whole.
 """
 
 import os
@@ -8,7 +9,8 @@ import sys
 import urllib.request
 from pathlib import Path
 
-CENTRAL = "https://repo1.maven.org/maven2"
+REPOSITORY = "MAVEN_REPOSITORY"
+"""The variable that says where they are to be had: the address of Maven Central, or of a mirror."""
 VERSION = "4.2.0"
 """The newest that is there; the connector of a Spark one minor version back runs on this one."""
 TOKENS = "4.0.0"
@@ -33,12 +35,15 @@ def kept() -> list[Path]:
 
 def fetched() -> list[Path]:
     """Where they are; none where they cannot be had."""
+    repository = os.environ.get(REPOSITORY)
+    if repository is None:
+        return kept()
     for jar, path in zip(JARS, _places(), strict=True):
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             part = path.with_suffix(".part")
             try:
-                urllib.request.urlretrieve(f"{CENTRAL}/{jar}", part)
+                urllib.request.urlretrieve(f"{repository}/{jar}", part)
             except OSError:
                 return []
             part.rename(path)

@@ -9,7 +9,9 @@ from millpond.testing.broker import InProcessBroker
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(not kept(), reason="fetch the connector: python -m bench.pipeline.connector"),
+    pytest.mark.skipif(
+        not kept(), reason="Spark's kafka connector is not at hand; bench/pipeline/connector.py fetches it"
+    ),
 ]
 
 

@@ -8,12 +8,12 @@ import json
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from millpond.app.clock import SystemClock
 from millpond.app.refusals import CannotStart
 from millpond.cli.options import Output
 from millpond.cli.pipeline_generate import GeneratePlan, generate_metrics
@@ -31,7 +31,8 @@ PLOT: Final = Path("millpond-demo.png")
 
 
 def run_demo(messages: int, folder: Path | None) -> None:
-    started = time.monotonic()
+    clock = SystemClock()
+    started_ms = clock.monotonic_ms()
     with _folder(folder) as place, _broker(place / "broker") as bootstrap:
         note(f"a broker listens on {bootstrap}; sending {messages} metrics: some twice, some late, some malformed")
         generate_metrics(
@@ -40,7 +41,7 @@ def run_demo(messages: int, folder: Path | None) -> None:
                 messages=messages, rate=None, clients=50, faults=(0.05, 0.02, 0.01), seed=1, topic="metrics.inbound"
             ),
         )
-        note(f"sent after {time.monotonic() - started:.0f} s; starting Spark")
+        note(f"sent after {_seconds(clock, started_ms)} s; starting Spark")
         with quiet_session("local[*]", place) as spark:
             plan = RunPlan(
                 folder=place / "metrics",
@@ -53,9 +54,13 @@ def run_demo(messages: int, folder: Path | None) -> None:
             job = run_in(spark, bootstrap, plan, Watcher())
             wrong = _shown(spark, job, bootstrap, messages)
             _plotted(job.rollups.read(spark))
-    write(f"a plot of one roll-up is in {PLOT}; all of it took {time.monotonic() - started:.0f} s")
+    write(f"a plot of one roll-up is in {PLOT}; all of it took {_seconds(clock, started_ms)} s")
     if wrong:
         raise CannotStart(f"counts do not add up: {'; '.join(wrong)}")
+
+
+def _seconds(clock: SystemClock, since_ms: int) -> int:
+    return round((clock.monotonic_ms() - since_ms) / 1000)
 
 
 @contextmanager

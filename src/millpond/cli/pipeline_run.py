@@ -11,13 +11,13 @@ import re
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from millpond.app.clock import SystemClock
 from millpond.app.refusals import CannotStart
 from millpond.model.errors import InvalidSetting
 
@@ -78,8 +78,8 @@ def _wait(query: "StreamingQuery", stopped: threading.Event) -> None:
     try:
         while not query.awaitTermination(LOOK_SECONDS):  # type: ignore[arg-type] # a float will do
             if stopped.is_set():
-                while query.isActive and query.status["isTriggerActive"]:
-                    time.sleep(LOOK_SECONDS)
+                while query.status["isTriggerActive"] and not query.awaitTermination(LOOK_SECONDS):  # type: ignore[arg-type]
+                    pass
                 query.stop()
                 return
     except StreamingQueryException as error:
@@ -150,7 +150,8 @@ class Watcher:
 
     def __init__(self, metrics_port: int | None = None, *, is_silent: bool = False) -> None:
         self._is_silent = is_silent
-        self._before = time.monotonic()
+        self._clock = SystemClock()
+        self._before_ms = self._clock.monotonic_ms()
         self._ingested = 0
         self._gauges: dict[str, Any] = {}
         self._server: tuple[Any, threading.Thread] | None = None
@@ -172,9 +173,10 @@ class Watcher:
             thread.join()
 
     def __call__(self, done: "BatchDone") -> None:
-        now, progress = time.monotonic(), done.progress
-        seconds, rows = now - self._before, progress.ingested - self._ingested
-        self._before, self._ingested = now, progress.ingested
+        now_ms, progress = self._clock.monotonic_ms(), done.progress
+        rows = progress.ingested - self._ingested
+        a_second = rows * 1000 / max(1, now_ms - self._before_ms)
+        self._before_ms, self._ingested = now_ms, progress.ingested
         for name, gauge in self._gauges.items():
             figures = {
                 "lag_messages": done.lag_messages,
@@ -184,7 +186,7 @@ class Watcher:
             gauge.set(figures[name] if name in figures else getattr(progress, name))
         if not self._is_silent:
             sys.stderr.write(
-                f"batch {done.number}: {rows} messages in {done.seconds:.1f} s ({rows / max(seconds, 0.001):,.0f}/s), "
+                f"batch {done.number}: {rows} messages in {done.seconds:.1f} s ({a_second:,.0f}/s), "
                 f"{done.rollups} windows closed; {done.lag_messages} messages, {done.lag_seconds:.0f} s behind\n"
             )
 

@@ -16,7 +16,6 @@ Driven by Spark, on the driver; by `millpond pipeline`.
 """
 
 import json
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from functools import reduce
@@ -28,6 +27,7 @@ from pyspark.sql import functions as sql
 from pyspark.sql.streaming.query import StreamingQuery
 
 from millpond.client.offsets import EARLIEST, LATEST
+from millpond.client.settings import machine_wall_ms
 from millpond.model.errors import InvalidSetting
 from millpond.pipeline import metrics
 from millpond.pipeline.link import Link
@@ -93,11 +93,17 @@ class BatchDone:
 
 class MetricsJob:
     def __init__(
-        self, spark: SparkSession, settings: MetricsSettings, *, on_batch: Callable[[BatchDone], None] | None = None
+        self,
+        spark: SparkSession,
+        settings: MetricsSettings,
+        *,
+        on_batch: Callable[[BatchDone], None] | None = None,
+        wall_ms: Callable[[], int] = machine_wall_ms,
     ) -> None:
         self._spark = spark
         self._settings = settings
         self._on_batch = on_batch
+        self._wall_ms = wall_ms
         self._lag = (0, 0.0)
         spark.conf.set(
             "spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS"
@@ -130,7 +136,7 @@ class MetricsJob:
         return writer.trigger(processingTime=f"{round(trigger_seconds * 1000)} milliseconds").start()
 
     def do_batch(self, messages: DataFrame, number: int) -> None:
-        started = time.monotonic()
+        started = self._wall_ms()
         app = self._app()
         self.facts.refresh()
         self.rollups.refresh()
@@ -142,7 +148,7 @@ class MetricsJob:
         if self.rollups.state.numbers.get(app) == number:
             closed = self._publish(app, number)
         if self._on_batch is not None:
-            self._on_batch(BatchDone(number, progress, closed, time.monotonic() - started, *self._lag))
+            self._on_batch(BatchDone(number, progress, closed, (self._wall_ms() - started) / MS_PER_SECOND, *self._lag))
 
     def progress(self) -> Progress:
         """What the last commit of facts says."""
@@ -227,8 +233,7 @@ class MetricsJob:
         behind = {at: ends[at] - positions.get(str(at.partition), starts[at]) for at in places}
         waiting = [read_ms.get(str(at.partition), NOTHING_CLOSED) for at, count in behind.items() if count > 0]
         oldest = min([newest, *waiting])
-        now = time.time() * MS_PER_SECOND
-        self._lag = sum(behind.values()), max(0.0, now - oldest) / MS_PER_SECOND if waiting else 0.0
+        self._lag = sum(behind.values()), max(0, self._wall_ms() - oldest) / MS_PER_SECOND if waiting else 0.0
         return max(NOTHING_CLOSED, oldest - MS_PER_SECOND * self._settings.lateness_seconds)
 
     # Facts to roll-ups

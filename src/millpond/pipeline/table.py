@@ -17,10 +17,10 @@ For folders that support hard links, on one machine or shared. Driven by metrics
 
 import json
 import os
+import random
 import shutil
-import time
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -30,6 +30,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from millpond.client.settings import machine_wall_ms
 from millpond.model.errors import InvalidSetting
 
 LOG: Final = "_delta_log"
@@ -70,8 +71,18 @@ class State:
 
 
 class Table:
-    def __init__(self, folder: Path, schema: StructType, *, partitioned_by: str) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        schema: StructType,
+        *,
+        partitioned_by: str,
+        wall_ms: Callable[[], int] = machine_wall_ms,
+        rng: random.Random | None = None,
+    ) -> None:
         self.folder = folder
+        self._wall_ms = wall_ms
+        self._rng = rng or random.Random()
         self.schema = schema
         self.partitioned_by = partitioned_by
         self.state = State()
@@ -136,7 +147,7 @@ class Table:
 
     def write(self, rows: DataFrame) -> list[File]:
         """Files that do not count until they are committed."""
-        attempt = uuid.uuid4().hex
+        attempt = self._new_name()
         incoming = self.folder / INCOMING / attempt
         rows.write.partitionBy(self.partitioned_by).parquet(str(incoming))
         written = []
@@ -184,7 +195,7 @@ class Table:
             for file in removed:
                 if file.path not in self.state.files:
                     raise InvalidSetting(f"{self.folder}: {file.path} was taken away by another job; try again")
-            now = int(time.time() * _MS_PER_SECOND)
+            now = self._wall_ms()
             actions: list[Action] = [{"commitInfo": {"timestamp": now, "operation": operation, "note": note}}]
             if self.state.version < 0:
                 actions += self._first_actions(now)
@@ -213,7 +224,7 @@ class Table:
             self.commit(COMPACTION, number, added=new, removed=old, note=None, operation="OPTIMIZE", changes_data=False)
 
     def _create(self, version: int, actions: Sequence[Action]) -> bool:
-        draft = self.folder / LOG / f".{uuid.uuid4().hex}"
+        draft = self.folder / LOG / f".{self._new_name()}"
         with draft.open("w") as out:
             out.writelines(json.dumps(each, separators=(",", ":")) + "\n" for each in actions)
             out.flush()
@@ -227,12 +238,16 @@ class Table:
         _sync(self.folder / LOG)
         return True
 
+    def _new_name(self) -> str:
+        """That nobody else has: a UUID's digits."""
+        return uuid.UUID(int=self._rng.getrandbits(128), version=4).hex
+
     def _first_actions(self, now: int) -> list[Action]:
         return [
             {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}},
             {
                 "metaData": {
-                    "id": str(uuid.uuid4()),
+                    "id": str(uuid.UUID(hex=self._new_name())),
                     "format": {"provider": "parquet", "options": {}},
                     "schemaString": self.schema.json(),
                     "partitionColumns": [self.partitioned_by],
