@@ -7,15 +7,20 @@ CYCLES ?= 1000
 WORLD ?= disk
 HOURS ?= 8
 SECONDS ?= 60
+KILLS ?= 20
+MESSAGES ?= 1000000
 export PYTHONHASHSEED := 0
 
-.PHONY: help run proof test check format bench peers sim sim-night chaos lock proto clean
+.PHONY: help run demo proof test check format bench peers sim sim-night chaos pipeline-chaos lock proto clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
 run: .venv/.ready  ## start a broker on 127.0.0.1:9092, data in ./millpond-data
 	@$(BIN)/millpond up
+
+demo: .venv/.ready  ## a broker, metrics, the pipeline on Spark, and what came of it; ends by itself in a minute or two
+	@$(BIN)/millpond pipeline demo
 
 proof: .venv/.ready  ## watch the storage engine prove itself: a million messages, then power cuts
 	@$(BIN)/python -m bench.proof
@@ -46,6 +51,9 @@ sim-night: .venv/.ready  ## simulated clusters, minute after minute, until one b
 
 chaos: .venv/.ready  ## three brokers killed, cut off, without power, under load: make chaos [SECONDS=60] [SEED=7]
 	@$(BIN)/python -m tests.interop.chaos --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
+
+pipeline-chaos: .venv/.ready  ## the metrics pipeline on Spark under kill -9: make pipeline-chaos [KILLS=20] [MESSAGES=1000000] [SEED=7]
+	@$(BIN)/python -m tests.pipeline.chaos --kills $(KILLS) --messages $(MESSAGES) $(if $(SEED),--seed $(SEED))
 
 lock:  ## write requirements.lock anew (needs uv)
 	uv pip compile --universal --python-version 3.11 --generate-hashes --extra spark --group dev --no-header -o requirements.lock pyproject.toml

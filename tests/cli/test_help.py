@@ -37,7 +37,7 @@ EXAMPLES = [
 
 def test_the_verbs_are_those_of_the_documents() -> None:
     assert {names[0] for names in COMMANDS} == {
-        *("up", "topics", "produce", "consume", "groups", "config", "cluster", "bench", "doctor")
+        *("up", "topics", "produce", "consume", "groups", "config", "cluster", "pipeline", "bench", "doctor")
     }
 
 
@@ -64,6 +64,7 @@ def test_an_example_is_a_command_that_parses(of: str, example: str) -> None:
 
 def test_every_command_that_shows_something_shows_it_in_three_ways() -> None:
     without = {"up", "consume", "cluster demote", "cluster promote"}
+    without |= {"pipeline run", "pipeline generate", "pipeline compact", "pipeline demo"}
     for names, each in COMMANDS.items():
         has = any("--output" in parameter.opts for parameter in each.params)
         assert has == (" ".join(names) not in without), names

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
+from bench.pipeline.connector import kept
 from millpond.model.errors import InvalidSetting
 from millpond.pipeline.session import check_java, session
 from millpond.testing.broker import InProcessBroker
@@ -29,6 +30,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             "spark.driver.memory": "512m",
             "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # starts fast, runs slowly
             "spark.sql.codegen.wholeStage": "false",
+            **({"spark.jars": ",".join(map(str, kept()))} if kept() else {}),
         },
     )
     running.sparkContext.setLogLevel("OFF")

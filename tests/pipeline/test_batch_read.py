@@ -8,8 +8,9 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from millpond.client import TopicPartition
-from millpond.client.blocking import Admin, Consumer, Producer
+from millpond.client.blocking import Admin, Producer
 from millpond.testing.broker import InProcessBroker
+from tests.pipeline.topics import everything
 
 pytestmark = pytest.mark.slow
 
@@ -40,16 +41,9 @@ def read(spark: SparkSession, broker: InProcessBroker, **options: str) -> DataFr
 
 
 def consumed(broker: InProcessBroker, topic: str, partitions: int) -> list[tuple[Any, ...]]:
-    places = [TopicPartition(topic, number) for number in range(partitions)]
-    with Consumer(broker.bootstrap) as consumer:
-        consumer.assign(*places)
-        consumer.seek_to_start(*places)
-        total = sum(consumer.end_offsets(*places).values())
-        found: list[Any] = []
-        while len(found) < total:
-            found += consumer.poll()
     return sorted(
-        (each.partition, each.offset, each.key, each.value, each.timestamp, list(each.headers)) for each in found
+        (each.partition, each.offset, each.key, each.value, each.timestamp, list(each.headers))
+        for each in everything(broker.bootstrap, topic, partitions)
     )
 
 

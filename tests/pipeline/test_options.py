@@ -72,7 +72,7 @@ def test_what_is_wrong_is_refused_with_what_to_do(given: dict[str, str], kind: K
 )
 def test_a_writer_is_as_strict(given: dict[str, str], text: str) -> None:
     with pytest.raises(InvalidSetting, match=text):
-        write_options(HERE | given)
+        write_options(HERE | given, is_stream=False)
 
 
 def test_every_option_has_its_row_in_the_guide() -> None:

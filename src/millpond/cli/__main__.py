@@ -22,6 +22,7 @@ from millpond.cli.consume import CONSUME_EXAMPLES, consume
 from millpond.cli.delay import delay
 from millpond.cli.doctor import DOCTOR_EXAMPLES, doctor
 from millpond.cli.groups import groups
+from millpond.cli.pipeline import pipeline
 from millpond.cli.produce import PRODUCE_EXAMPLES, produce
 from millpond.cli.showing import OutputClosed
 from millpond.cli.topics import topics
@@ -37,6 +38,7 @@ app.add_typer(groups)
 app.add_typer(delay)
 app.add_typer(config)
 app.add_typer(cluster)
+app.add_typer(pipeline)
 app.command(epilog=BENCH_EXAMPLES)(bench)
 app.command(epilog=DOCTOR_EXAMPLES)(doctor)
 

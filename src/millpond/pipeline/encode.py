@@ -4,18 +4,18 @@ What stands before, between and behind key and value of a record is laid out of 
 head, key, middle, value and tail in turn, and what it copies together are the records of a batch.
 
 Invariant: `encode_rows` writes the bytes that `encode_batch` would write of the same records.
-Pure: the time is an argument. Driven by sink.py.
+Pure: the time is an argument. Driven by sink.py and tokens.py.
 """
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond.model.errors import InvalidRecord
-from millpond.model.ids import NO_EPOCH, NO_PRODUCER, TimestampMs
+from millpond.model.ids import NO_EPOCH, NO_PRODUCER, ProducerEpoch, ProducerId, Sequence, TimestampMs
 from millpond.model.limits import RECORDS_PER_BATCH_MAX
 from millpond.pipeline.columns import HEADER
 from millpond.pipeline.varints import Bytes, Mask, Numbers, lay_out, widths
@@ -28,6 +28,17 @@ RECORD_BYTES_EXTRA: Final = 24
 _NULL_LENGTH: Final = -1
 
 
+class Origin(NamedTuple):
+    """Who sends a batch, and the number of its first record."""
+
+    producer_id: ProducerId = NO_PRODUCER
+    producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
+    base_sequence: Sequence = NO_SEQUENCE
+
+
+NOBODY: Final = Origin()
+
+
 def lengths_of(array: pa.Array) -> Numbers:
     """-1 where it is null."""
     lengths = pc.binary_length(array).fill_null(_NULL_LENGTH)
@@ -35,7 +46,13 @@ def lengths_of(array: pa.Array) -> Numbers:
 
 
 def encode_rows(
-    keys: pa.Array, values: pa.Array, headers: pa.Array | None, *, timestamp: TimestampMs, codec: Codec
+    keys: pa.Array,
+    values: pa.Array,
+    headers: pa.Array | None,
+    *,
+    timestamp: TimestampMs,
+    codec: Codec,
+    origin: Origin = NOBODY,
 ) -> bytes:
     """One batch of these rows, in their order; all have the one time. At least one row."""
     count = len(values)
@@ -58,9 +75,9 @@ def encode_rows(
             last_offset_delta=count - 1,
             base_timestamp=timestamp,
             max_timestamp=timestamp,
-            producer_id=NO_PRODUCER,
-            producer_epoch=NO_PRODUCER_EPOCH,
-            base_sequence=NO_SEQUENCE,
+            producer_id=origin.producer_id,
+            producer_epoch=origin.producer_epoch,
+            base_sequence=origin.base_sequence,
             record_count=count,
         ),
     )
@@ -132,6 +149,18 @@ def _tails(headers: pa.Array | None, count: int) -> tuple[pa.Array, Numbers]:
         pa.binary(), count, [None, pa.py_buffer(np.ascontiguousarray(bounds)), together.buffers()[2]]
     )
     return tails, np.diff(bounds).astype(np.int64)
+
+
+def row_sizes(keys: pa.Array, values: pa.Array, headers: pa.Array | None) -> Numbers:
+    """A little more than they take."""
+    sizes = np.maximum(lengths_of(keys), 0) + np.maximum(lengths_of(values), 0)
+    if headers is None:
+        return sizes
+    pairs = headers.flatten()
+    each = np.maximum(lengths_of(pairs.field("key").cast(pa.binary())), 0)
+    each = each + np.maximum(lengths_of(pairs.field("value")), 0) + 10
+    rows = headers.value_parent_indices().to_numpy(zero_copy_only=False)
+    return sizes + np.bincount(rows, weights=each, minlength=len(values)).astype(np.int64)
 
 
 def cut_by_size(sizes: Numbers, *, bytes_max: int) -> Iterator[slice]:

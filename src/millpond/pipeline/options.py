@@ -26,6 +26,7 @@ from millpond.pipeline.positions import (
     parse_time,
     parse_times,
 )
+from millpond.pipeline.tokens import Commit
 from millpond.protocol.compression import Codec
 
 GUIDE: Final = {
@@ -55,6 +56,9 @@ GUIDE: Final = {
     "topic": ("", "of a writer: where everything goes; without it there is a column `topic`"),
     "kafka.compression.type": ("none", "of a writer: `none`, `gzip`, `snappy`, `lz4` or `zstd`"),
     "kafka.batch.size": ("524288", "of a writer: bytes in one record batch, before compression"),
+    "delivery": ("of a stream exactly-once", "of a writer: `exactly-once`, or `at-least-once`"),
+    "commit.name": ("", "of a batch write that is to happen once: what it is called, the same on every try"),
+    "commit.number": ("0", "of such writes of one name: its number; numbers go up"),
 }  # fmt: skip
 """By name: the default, and what it means."""
 
@@ -70,7 +74,9 @@ _READING: Final = frozenset(
     | {"value.format", "value.schema", "maxoffsetspertrigger", "maxbytespertrigger", "kafka.group.id"}
 )
 _BATCH_ONLY: Final = frozenset({"endingoffsets", "endingtimestamp", "endingoffsetsbytimestamp"})
-_WRITING: Final = frozenset({"topic", "kafka.compression.type", "kafka.batch.size"})
+_WRITING: Final = frozenset(
+    {"topic", "kafka.compression.type", "kafka.batch.size", "delivery", "commit.name", "commit.number"}
+)
 _EVERYWHERE: Final = frozenset({"kafka.bootstrap.servers", "bootstrap.servers", "kafka.client.id"})
 _SPELLED: Final = {name.lower(): name for name in GUIDE}
 
@@ -117,6 +123,9 @@ class WriteOptions:
     topic: str | None
     codec: Codec
     batch_bytes: int
+    exactly_once: bool
+    commit: Commit | None
+    """Of a batch write that is to happen once; a stream's has the numbers of its micro-batches."""
 
 
 def read_options(given: Mapping[str, str], kind: Kind) -> ReadOptions:
@@ -154,8 +163,9 @@ def read_options(given: Mapping[str, str], kind: Kind) -> ReadOptions:
     )
 
 
-def write_options(given: Mapping[str, str]) -> WriteOptions:
+def write_options(given: Mapping[str, str], *, is_stream: bool) -> WriteOptions:
     options = _checked(given, "writer")
+    exactly_once, commit = _delivery(options, is_stream)
     codec = options.get("kafka.compression.type", "none").upper()
     if codec not in Codec.__members__:
         raise InvalidSetting(
@@ -166,7 +176,26 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
         topic=options.get("topic"),
         codec=Codec[codec],
         batch_bytes=_number(options, "kafka.batch.size") or MIB // 2,
+        exactly_once=exactly_once,
+        commit=commit,
     )
+
+
+def _delivery(options: Mapping[str, str], is_stream: bool) -> tuple[bool, Commit | None]:
+    name, number = options.get("commit.name"), options.get("commit.number", "0").strip()
+    said = options.get("delivery", "exactly-once" if is_stream or name is not None else "at-least-once")
+    if said not in ("exactly-once", "at-least-once"):
+        raise InvalidSetting(f"delivery is {said!r}; it is exactly-once or at-least-once")
+    if is_stream and (name is not None or "commit.number" in options):
+        raise InvalidSetting("commit.name and commit.number are of batch writes; a stream's writes have numbers")
+    if not number.isdecimal():
+        raise InvalidSetting(f"commit.number is {number!r}; it is a whole number, and goes up from write to write")
+    if not is_stream and (said == "exactly-once") != (name is not None):
+        raise InvalidSetting(
+            "a batch write happens exactly once where it is named: set commit.name to what it is called on every try, "
+            "and commit.number to its number where there are several; or leave delivery at at-least-once"
+        )
+    return said == "exactly-once", None if name is None else Commit(name, int(number))
 
 
 def _checked(given: Mapping[str, str], kind: Kind) -> dict[str, str]:

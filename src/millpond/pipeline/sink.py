@@ -6,26 +6,30 @@
     partition  int                optional; null leaves it to the key
     headers    array of {key: string, value: binary}   optional
 
-At least once: a task that failed and is tried again sends its rows again. Within one try nothing is sent twice and
-nothing leaves its order, however often a broker has to be asked: a task is an idempotent producer.
+A stream writes exactly once: each of its tasks writes as part of a commit (tokens.py), which is known again when it is
+done again. Where that is not wanted, and in a write that has no number, it is at least once: a task that failed and is
+tried again sends its rows again. Within one try nothing is sent twice and nothing leaves its order, however often a
+broker has to be asked: a task is an idempotent producer then.
 
 Invariant: when `write` returns, everything it was given is acknowledged by all in-sync replicas.
 Driven by Spark, in its tasks.
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
+from pyspark.sql import DataFrame
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from millpond.client.batches import BATCH_BYTES_EXTRA, Batch
+from millpond.client.cluster import Cluster
 from millpond.client.delivery import finished
 from millpond.client.outbox import Outbox
 from millpond.client.sender import Sender
@@ -33,14 +37,19 @@ from millpond.client.settings import ProducerSettings
 from millpond.model.errors import InvalidRecord, InvalidSetting, UnknownTopicOrPartition
 from millpond.model.ids import TimestampMs, TopicPartition
 from millpond.model.limits import MIB
+from millpond.pipeline.committing import CommitWriter, Rows
 from millpond.pipeline.complaints import plainly
-from millpond.pipeline.encode import check_headers, cut_by_size, encode_rows, lengths_of
+from millpond.pipeline.encode import check_headers, cut_by_size, encode_rows, row_sizes
 from millpond.pipeline.link import Link
 from millpond.pipeline.options import WriteOptions
 from millpond.pipeline.partitioning import by_key
+from millpond.pipeline.tokens import Commit
 from millpond.pipeline.varints import Numbers
+from millpond.protocol.compression import Codec
 
 BUFFER_BYTES: Final = 32 * MIB
+QUERY_PROPERTY: Final = "sql.streaming.queryId"
+BATCH_PROPERTY: Final = "streaming.sql.batchId"
 _TAKEN: Final = {
     "value": ("binary", "string"),
     "key": ("binary", "string"),
@@ -62,7 +71,7 @@ class BatchSink(DataSourceArrowWriter):
         self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> RowsWritten:
-        return write_all(self._options, iterator)
+        return write_all(self._options, self._options.commit, iterator)
 
 
 class StreamSink(DataSourceStreamArrowWriter):
@@ -70,14 +79,16 @@ class StreamSink(DataSourceStreamArrowWriter):
         check_schema(schema, options)
         self._options = options
 
+    @plainly
     def write(self, iterator: Iterator[pa.RecordBatch]) -> RowsWritten:
-        return write_all(self._options, iterator)
+        commit = commit_of_task() if self._options.exactly_once else None
+        return write_all(self._options, commit, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Nothing is left to do: what tasks wrote is there already."""
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """What tasks wrote stays: at least once."""
+        """What tasks wrote stays, and is known again when the micro-batch is done again."""
 
 
 def check_schema(schema: StructType, options: WriteOptions) -> None:
@@ -97,20 +108,44 @@ def check_schema(schema: StructType, options: WriteOptions) -> None:
 
 
 @plainly
-def write_all(options: WriteOptions, batches: Iterator[pa.RecordBatch]) -> RowsWritten:
+def write_all(options: WriteOptions, commit: Commit | None, batches: Iterator[pa.RecordBatch]) -> RowsWritten:
     context = TaskContext.get()
-    turn = 0 if context is None else context.partitionId()
+    task = 0 if context is None else context.partitionId()
     with Link(options.connection) as link:
-        writer = link.run(_Writer.made(link, options, turn))
+        writer = link.run(_Writer.made(link, options, commit, task))
         rows = 0
         try:
             for batch in batches:
                 for topic, part in by_topic(batch, options.topic):
                     link.run(writer.send(topic, part))
                     rows += part.num_rows
-            return RowsWritten(rows, link.run(writer.settle(0)))
+            return RowsWritten(rows, link.run(writer.finish()))
         finally:
             link.run(writer.close())
+
+
+def write_once(rows: DataFrame, options: WriteOptions, commit: Commit) -> int:
+    """The same as a batch write of that name and number; without the four processes that Spark starts for one."""
+
+    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        written = write_all(options, commit, iter(batches))
+        yield pa.record_batch([pa.array([written.rows], pa.int64())], names=["rows"])
+
+    check_schema(rows.schema, options)
+    return sum(row.rows for row in rows.mapInArrow(task, "rows bigint").collect())
+
+
+def commit_of_task() -> Commit:
+    """Of the micro-batch that this task belongs to: Spark tells its tasks so, though not its data sources."""
+    context = TaskContext.get()
+    query = None if context is None else context.getLocalProperty(QUERY_PROPERTY)
+    batch = None if context is None else context.getLocalProperty(BATCH_PROPERTY)
+    if query is None or batch is None:
+        raise InvalidSetting(
+            "this Spark does not tell a task which query and micro-batch it belongs to, so rows cannot be known again; "
+            "set delivery to at-least-once"
+        )
+    return Commit(query, int(batch))
 
 
 def by_topic(batch: pa.RecordBatch, default: str | None) -> Iterator[tuple[str, pa.RecordBatch]]:
@@ -130,25 +165,23 @@ def by_topic(batch: pa.RecordBatch, default: str | None) -> Iterator[tuple[str, 
 class _Writer:
     """One task's rows on their way. Lives in the link's loop."""
 
-    def __init__(self, link: Link, options: WriteOptions, turn: int) -> None:
+    def __init__(self, link: Link, options: WriteOptions, commit: Commit | None, task: int) -> None:
         self._cluster = link.cluster
-        self._codec = options.codec
-        self._batch_bytes = options.batch_bytes
-        self._turn = turn
-        settings = ProducerSettings(batch_bytes=options.batch_bytes)
-        self._settings = settings
-        self._outbox = Outbox(settings, backoff=self._cluster.settings.backoff, rng=self._cluster.settings.rng)
-        self._sender = Sender(self._cluster, self._outbox, settings, on_progress=lambda: None)
-        self._loop = asyncio.get_running_loop()
-        self._sent: list[Batch] = []
-        self._done = 0
+        self._is_numbered = commit is not None
+        self._turn = task
+        codec, batch_bytes = options.codec, options.batch_bytes
+        self._lanes: CommitWriter | PlainWriter = (
+            PlainWriter(link.cluster, codec=codec, batch_bytes=batch_bytes)
+            if commit is None
+            else CommitWriter(link.cluster, commit, task=task, codec=codec, batch_bytes=batch_bytes)
+        )
 
     @classmethod
-    async def made(cls, link: Link, options: WriteOptions, turn: int) -> "_Writer":
-        return cls(link, options, turn)
+    async def made(cls, link: Link, options: WriteOptions, commit: Commit | None, task: int) -> "_Writer":
+        return cls(link, options, commit, task)
 
     async def send(self, topic: str, rows: pa.RecordBatch) -> None:
-        """Returns when all are on their way, and no more than the buffer holds is not acknowledged."""
+        """Returns when all are on their way, and not too many of them are not acknowledged."""
         partitions = len((await self._cluster.topic(topic, create=True)).partitions)
         keys, values, headers = _columns(rows)
         chosen = self._places(topic, rows, keys, partitions)
@@ -157,9 +190,10 @@ class _Writer:
         for number in range(partitions):
             mine = order[bounds[number] : bounds[number + 1]]
             if len(mine):
-                parts = [None if each is None else each.take(pa.array(mine)) for each in (keys, values, headers)]
-                await self._send_to(TopicPartition(topic, number), *parts)
-        self._turn += 1
+                taken = [None if each is None else each.take(pa.array(mine)) for each in (keys, values, headers)]
+                await self._lanes.add(TopicPartition(topic, number), Rows(*taken))
+        if not self._is_numbered:  # or where a row goes would depend on how the rows were handed over
+            self._turn += 1
 
     def _places(self, topic: str, rows: pa.RecordBatch, keys: pa.Array, partitions: int) -> Numbers:
         chosen = by_key(keys, partitions=partitions, without_key=self._turn % partitions)
@@ -173,27 +207,51 @@ class _Writer:
                 )
         return chosen
 
-    async def _send_to(self, at: TopicPartition, keys: pa.Array, values: pa.Array, headers: pa.Array | None) -> None:
-        sizes = np.maximum(lengths_of(keys), 0) + np.maximum(lengths_of(values), 0) + _header_sizes(headers, len(keys))
-        for part in cut_by_size(sizes, bytes_max=self._batch_bytes):
+    async def finish(self) -> int:
+        return await self._lanes.finish()
+
+    async def close(self) -> None:
+        await self._lanes.close()
+
+
+class PlainWriter:
+    """Rows of one task, without a number."""
+
+    def __init__(self, cluster: Cluster, *, codec: Codec, batch_bytes: int) -> None:
+        self._cluster = cluster
+        self._codec = codec
+        self._batch_bytes = batch_bytes
+        self._settings = settings = ProducerSettings(batch_bytes=batch_bytes)
+        self._outbox = Outbox(settings, backoff=cluster.settings.backoff, rng=cluster.settings.rng)
+        self._sender = Sender(cluster, self._outbox, settings, on_progress=lambda: None)
+        self._loop = asyncio.get_running_loop()
+        self._sent: list[Batch] = []
+        self._done = 0
+
+    async def add(self, at: TopicPartition, rows: Rows) -> None:
+        for which in cut_by_size(row_sizes(rows.keys, rows.values, rows.headers), bytes_max=self._batch_bytes):
+            part = rows.part(which)
             encoded = encode_rows(
-                keys[part.start : part.stop],
-                values[part.start : part.stop],
-                None if headers is None else headers[part.start : part.stop],
+                part.keys,
+                part.values,
+                part.headers,
                 timestamp=TimestampMs(self._cluster.settings.wall_ms()),
                 codec=self._codec,
             )
             now = self._loop.time()
             batch = Batch(at, now=now, expires=now + self._settings.delivery_seconds_max)
-            batch.encoded, batch.count, batch.is_sealed = encoded, part.stop - part.start, True
+            batch.encoded, batch.count, batch.is_sealed = encoded, len(part), True
             batch.size = len(encoded) + BATCH_BYTES_EXTRA
             self._outbox.add_batch(batch)
             self._sender.wake()
             self._sent.append(batch)
             await asyncio.sleep(0)
-            await self.settle(BUFFER_BYTES)
+            await self._settle(BUFFER_BYTES)
 
-    async def settle(self, bytes_max: int) -> int:
+    async def finish(self) -> int:
+        return await self._settle(0)
+
+    async def _settle(self, bytes_max: int) -> int:
         """Waits until no more than this is not acknowledged; raises what could not be sent. Batches done so far."""
         while self._sent and (self._outbox.buffered_bytes > bytes_max or self._sent[0].outcome is not None):
             batch = self._sent.pop(0)
@@ -217,14 +275,3 @@ def _columns(rows: pa.RecordBatch) -> tuple[pa.Array, pa.Array, pa.Array | None]
 
 def _as_binary(array: pa.Array) -> pa.Array:
     return array if array.type == pa.binary() else array.cast(pa.binary())
-
-
-def _header_sizes(headers: pa.Array | None, count: int) -> Any:  # noqa: ANN401 - numbers, or one
-    """A little more than they take."""
-    if headers is None:
-        return np.zeros(count, np.int64)
-    pairs = headers.flatten()
-    sizes = np.maximum(lengths_of(pairs.field("key").cast(pa.binary())), 0)
-    sizes = sizes + np.maximum(lengths_of(pairs.field("value")), 0) + 10
-    rows = headers.value_parent_indices().to_numpy(zero_copy_only=False)
-    return np.bincount(rows, weights=sizes, minlength=count).astype(np.int64)

@@ -42,7 +42,7 @@ from millpond.pipeline.planning import Span, limited, limited_by_bytes, spans_of
 from millpond.pipeline.positions import EARLIEST, LATEST, Offsets, OffsetsJson, Position, from_json, to_json
 from millpond.pipeline.reading import bytes_per_offset, read_span
 from millpond.pipeline.sink import BatchSink, StreamSink
-from millpond.pipeline.values import MALFORMED, JsonValues, check_readable
+from millpond.pipeline.values import MALFORMED, REASON, JsonValues, check_readable
 
 
 class MillpondSource(DataSource):
@@ -57,7 +57,7 @@ class MillpondSource(DataSource):
         options = read_options(self.options, where)
         types = {name: DDL[name] for name in options.columns}
         if options.value_schema is not None:
-            types |= {"value": f"struct<{options.value_schema}>", MALFORMED: "binary"}
+            types |= {"value": f"struct<{options.value_schema}>", MALFORMED: "binary", REASON: "string"}
         return ", ".join(f"{name} {kind}" for name, kind in types.items())
 
     @plainly
@@ -72,11 +72,11 @@ class MillpondSource(DataSource):
 
     @plainly
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        return BatchSink(write_options(self.options), schema)
+        return BatchSink(write_options(self.options, is_stream=False), schema)
 
     @plainly
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
-        return StreamSink(write_options(self.options), schema)
+        return StreamSink(write_options(self.options, is_stream=True), schema)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,243 @@
+"""The metrics pipeline, run from the command line: from the first micro-batch to an end in order.
+
+Invariant: whoever stops it with a signal stops it between two micro-batches; whatever ends it, the next run goes on.
+Driven by pipeline.py and pipeline_demo.py.
+"""
+
+import json
+import logging
+import os
+import re
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from millpond.app.clock import SystemClock
+from millpond.app.refusals import CannotStart
+from millpond.model.errors import InvalidSetting
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from millpond.pipeline.metrics_job import BatchDone, MetricsJob
+
+LOOK_SECONDS: Final = 0.2
+_OURS: Final = re.compile(r"millpond\.model\.errors\.\w+: (.+)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPlan:
+    folder: Path
+    master: str
+    every_seconds: float | None
+    """None to deal with what is there, and end."""
+    close_windows: bool
+    lateness_seconds: int
+    offsets_max: int
+    metrics_port: int | None = None
+
+
+def run_metrics(bootstrap: str, plan: RunPlan) -> None:
+    with quiet_session(plan.master, plan.folder) as spark:
+        watch = Watcher(plan.metrics_port)
+        try:
+            run_in(spark, bootstrap, plan, watch)
+        finally:
+            watch.close()
+
+
+def run_in(spark: "SparkSession", bootstrap: str, plan: RunPlan, watch: "Watcher") -> "MetricsJob":
+    from millpond.pipeline.metrics_job import MetricsJob, MetricsSettings  # noqa: PLC0415
+
+    settings = MetricsSettings(
+        bootstrap=bootstrap,
+        folder=plan.folder,
+        lateness_seconds=plan.lateness_seconds,
+        offsets_per_trigger_max=plan.offsets_max,
+    )
+    job = MetricsJob(spark, settings, on_batch=watch)
+    stopped = threading.Event()
+    with _signals(stopped.set):
+        query = job.start(trigger_seconds=plan.every_seconds)
+        _wait(query, stopped)
+    if plan.close_windows and not stopped.is_set():
+        job.close_windows()
+    return job
+
+
+def _wait(query: "StreamingQuery", stopped: threading.Event) -> None:
+    """Until it ends, or is told to, and has ended what it was doing."""
+    from pyspark.errors import StreamingQueryException  # noqa: PLC0415
+
+    try:
+        while not query.awaitTermination(LOOK_SECONDS):  # type: ignore[arg-type] # a float will do
+            if stopped.is_set():
+                while query.status["isTriggerActive"] and not query.awaitTermination(LOOK_SECONDS):  # type: ignore[arg-type]
+                    pass
+                query.stop()
+                return
+    except StreamingQueryException as error:
+        raise CannotStart(_plain(str(error))) from None
+
+
+def _plain(text: str) -> str:
+    """What our own code said, out of a page of Spark's; else that page's first line."""
+    found = _OURS.findall(text)
+    return str(found[-1]) if found else f"the pipeline failed: {text.splitlines()[0]}"
+
+
+@contextmanager
+def _signals(stop: Callable[[], object]) -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, lambda *_: stop()) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def quiet_session(master: str, folder: Path) -> "Iterator[SparkSession]":
+    """A session that is ended. What Spark and its workers have to say goes to a file: errors come as errors anyway."""
+    try:
+        from millpond.pipeline.session import session  # noqa: PLC0415
+    except ImportError as error:
+        raise CannotStart(f"{error.name} is missing; install it with: pip install 'millpond[spark]'") from None
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    log = folder / "spark.log"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with _errors_to(log):
+            spark = session(master, name="millpond-metrics", configs={"spark.ui.enabled": "false"})
+    except OSError as error:
+        raise CannotStart(f"{folder} cannot be written to: {error.strerror}; name another with --folder") from None
+    except InvalidSetting:
+        raise
+    except Exception as error:
+        raise CannotStart(f"Spark did not start ({str(error).splitlines()[0]}); {log} says more") from None
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+@contextmanager
+def _errors_to(path: Path) -> Iterator[None]:
+    """What is started meanwhile keeps the file for what it says."""
+    sys.stderr.flush()
+    before = os.dup(2)
+    with path.open("ab") as log:
+        os.dup2(log.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(before, 2)
+        os.close(before)
+
+
+class Watcher:
+    """A line for each micro-batch, and the same for Prometheus where it is asked for."""
+
+    def __init__(self, metrics_port: int | None = None, *, is_silent: bool = False) -> None:
+        self._is_silent = is_silent
+        self._clock = SystemClock()
+        self._before_ms = self._clock.monotonic_ms()
+        self._ingested = 0
+        self._gauges: dict[str, Any] = {}
+        self._server: tuple[Any, threading.Thread] | None = None
+        if metrics_port is not None:
+            from prometheus_client import Gauge, start_http_server  # noqa: PLC0415
+
+            names = ("ingested", "dead", "duplicates", "facts", "late", "lag_messages", "lag_seconds", "batch_seconds")
+            self._gauges = {
+                name: Gauge(f"millpond_pipeline_{name}", f"The metrics pipeline: {name.replace('_', ' ')}")
+                for name in names
+            }
+            self._server = start_http_server(metrics_port, addr="127.0.0.1")
+
+    def close(self) -> None:
+        if self._server is not None:
+            server, thread = self._server
+            server.shutdown()
+            server.server_close()
+            thread.join()
+
+    def __call__(self, done: "BatchDone") -> None:
+        now_ms, progress = self._clock.monotonic_ms(), done.progress
+        rows = progress.ingested - self._ingested
+        a_second = rows * 1000 / max(1, now_ms - self._before_ms)
+        self._before_ms, self._ingested = now_ms, progress.ingested
+        for name, gauge in self._gauges.items():
+            figures = {
+                "lag_messages": done.lag_messages,
+                "lag_seconds": done.lag_seconds,
+                "batch_seconds": done.seconds,
+            }
+            gauge.set(figures[name] if name in figures else getattr(progress, name))
+        if not self._is_silent:
+            sys.stderr.write(
+                f"batch {done.number}: {rows} messages in {done.seconds:.1f} s ({a_second:,.0f}/s), "
+                f"{done.rollups} windows closed; {done.lag_messages} messages, {done.lag_seconds:.0f} s behind\n"
+            )
+
+
+# What is there
+
+
+def summary(folder: Path) -> dict[str, Any]:
+    """Of all tables, from their logs."""
+    tables: list[dict[str, Any]] = []
+    note: dict[str, Any] = {}
+    for name in ("facts", "rollups"):
+        log = folder / name / "_delta_log"
+        if not log.is_dir():
+            raise InvalidSetting(f"there is no table in {folder / name}; millpond pipeline run metrics makes one")
+        commits = sorted(log.glob("*.json"))
+        files: dict[str, dict[str, Any]] = {}
+        for path in commits:
+            for line in path.read_text().splitlines():
+                action = json.loads(line)
+                if "add" in action:
+                    files[action["add"]["path"]] = action["add"]
+                elif "remove" in action:
+                    files.pop(action["remove"]["path"], None)
+                elif name == "facts" and "commitInfo" in action:
+                    note = action["commitInfo"].get("note") or note
+        tables.append(
+            {
+                "table": str(folder / name),
+                "rows": sum(json.loads(each["stats"])["numRecords"] for each in files.values()),
+                "files": len(files),
+                "bytes": sum(each["size"] for each in files.values()),
+                "commits": len(commits),
+            }
+        )
+    counts = {name: note.get(name, 0) for name in ("ingested", "dead", "facts", "late")}
+    counts["duplicates"] = counts["ingested"] - counts["dead"] - counts["facts"]
+    return {"messages": counts, "tables": tables}
+
+
+def compact_tables(folder: Path, master: str) -> list[tuple[str, int, int]]:
+    """By table, how many files there were and are."""
+    from millpond.pipeline import metrics  # noqa: PLC0415
+    from millpond.pipeline.table import Table  # noqa: PLC0415
+
+    summary(folder)
+    with quiet_session(master, folder) as spark:
+        done = []
+        for name, schema, by in (("facts", metrics.FACT, "date"), ("rollups", metrics.ROLLUP, "resolution")):
+            table = Table(folder / name, schema, partitioned_by=by)
+            before = len(table.state.files)
+            table.compact(spark)
+            done.append((name, before, len(table.state.files)))
+        return done
