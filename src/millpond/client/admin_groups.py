@@ -13,6 +13,12 @@ from millpond.client.offsets import EARLIEST, LATEST, offsets_at
 from millpond.client.refusals import NEW_COORDINATOR_CODES, refusal
 from millpond.model.errors import GroupNotEmpty, GroupNotFound, MalformedMessage, WrongUse
 from millpond.model.ids import Offset, TopicPartition
+from millpond.protocol.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestPartition,
+    AlterShareGroupOffsetsRequestTopic,
+    AlterShareGroupOffsetsResponse,
+)
 from millpond.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -20,6 +26,11 @@ from millpond.protocol.messages.consumer_group_describe import (
 from millpond.protocol.messages.consumer_protocol import decode_assignment
 from millpond.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from millpond.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from millpond.protocol.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsResponse,
+)
 from millpond.protocol.messages.fields import Message
 from millpond.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from millpond.protocol.messages.offset_commit import (
@@ -29,6 +40,7 @@ from millpond.protocol.messages.offset_commit import (
     OffsetCommitResponse,
 )
 from millpond.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
+from millpond.protocol.messages.share_group_describe import ShareGroupDescribeRequest, ShareGroupDescribeResponse
 
 Target = Literal["earliest", "latest"] | Mapping[str, int] | Mapping[TopicPartition, int]
 UNKNOWN_MEMBER_ID: Final = 25
@@ -50,7 +62,7 @@ class MemberInfo:
 class GroupDescription:
     group: str
     state: str
-    protocol: Literal["consumer", "classic"]
+    protocol: Literal["consumer", "share", "classic"]
     assignor: str
     members: list[MemberInfo]
 
@@ -101,7 +113,7 @@ class Groups:
         answer = await self._ask(group, ConsumerGroupDescribeRequest(group_ids=[group]), ConsumerGroupDescribeResponse)
         (described,) = answer.groups
         if described.error_code == GROUP_ID_NOT_FOUND:
-            return await self._describe_classic(group)
+            return await self._describe_share(group) or await self._describe_classic(group)
         self._check(group, described.error_code, described.error_message)
         return GroupDescription(
             group,
@@ -123,6 +135,28 @@ class Groups:
                 for each in described.members
             ],
         )
+
+    async def _describe_share(self, group: str) -> GroupDescription | None:
+        answer = await self._ask(group, ShareGroupDescribeRequest(group_ids=[group]), ShareGroupDescribeResponse)
+        (described,) = answer.groups
+        if described.error_code == GROUP_ID_NOT_FOUND:
+            return None
+        self._check(group, described.error_code, described.error_message)
+        members = [
+            MemberInfo(
+                each.member_id,
+                None,
+                each.client_id,
+                each.client_host,
+                [
+                    TopicPartition(topic.topic_name, number)
+                    for topic in each.assignment.topic_partitions
+                    for number in topic.partitions
+                ],
+            )
+            for each in described.members
+        ]
+        return GroupDescription(group, described.group_state, "share", described.assignor_name, members)
 
     async def _describe_classic(self, group: str) -> GroupDescription:
         answer = await self._ask(group, DescribeGroupsRequest(groups=[group]), DescribeGroupsResponse)
@@ -160,8 +194,25 @@ class Groups:
             if part.committed_offset >= 0
         }
 
+    async def _share_offsets(self, group: str) -> dict[TopicPartition, Offset]:
+        """Where a share group is: the first message of each partition that it is not done with."""
+        asked = DescribeShareGroupOffsetsRequestGroup(group_id=group, topics=None)
+        answer = await self._ask(
+            group, DescribeShareGroupOffsetsRequest(groups=[asked]), DescribeShareGroupOffsetsResponse
+        )
+        (found,) = answer.groups
+        if found.error_code == GROUP_ID_NOT_FOUND:
+            return {}
+        self._check(group, found.error_code, found.error_message)
+        return {
+            TopicPartition(topic.topic_name, part.partition_index): Offset(part.start_offset)
+            for topic in found.topics
+            for part in topic.partitions
+            if not part.error_code and part.start_offset >= 0
+        }
+
     async def lag(self, group: str) -> list[PartitionLag]:
-        committed = await self.offsets(group)
+        committed = await self.offsets(group) or await self._share_offsets(group)
         if not committed:
             await self.describe(group)  # raises where there is no such group
             return []
@@ -184,11 +235,12 @@ class Groups:
     ) -> dict[TopicPartition, Offset]:
         wanted = await self._wanted(group, to, topics)
         if not dry_run and wanted:
-            await self._commit(group, wanted)
+            move = self._move_share if await self._describe_share(group) is not None else self._commit
+            await move(group, wanted)
         return wanted
 
     async def _wanted(self, group: str, to: Target, topics: Collection[str] | None) -> dict[TopicPartition, Offset]:
-        committed = await self.offsets(group)
+        committed = await self.offsets(group) or await self._share_offsets(group)
         if topics is None:
             places = list(committed)
         else:
@@ -219,6 +271,23 @@ class Groups:
         starts = await offsets_at(self._cluster, dict.fromkeys(places, EARLIEST))
         ends = await offsets_at(self._cluster, dict.fromkeys(places, LATEST))
         return {at: Offset(min(max(committed.get(at, starts[at]) + step, starts[at]), ends[at])) for at in places}
+
+    async def _move_share(self, group: str, offsets: Mapping[TopicPartition, Offset]) -> None:
+        topics: dict[str, list[AlterShareGroupOffsetsRequestPartition]] = {}
+        for at, offset in offsets.items():
+            wish = AlterShareGroupOffsetsRequestPartition(partition_index=at.partition, start_offset=offset)
+            topics.setdefault(at.topic, []).append(wish)
+        request = AlterShareGroupOffsetsRequest(
+            group_id=group,
+            topics=[
+                AlterShareGroupOffsetsRequestTopic(topic_name=name, partitions=each) for name, each in topics.items()
+            ],
+        )
+        answer = await self._ask(group, request, AlterShareGroupOffsetsResponse)
+        self._check(group, answer.error_code, answer.error_message)
+        for topic in answer.responses:
+            for part in topic.partitions:
+                self._check(group, part.error_code, part.error_message)
 
     async def _commit(self, group: str, offsets: Mapping[TopicPartition, Offset]) -> None:
         topics: dict[str, list[OffsetCommitRequestPartition]] = {}
