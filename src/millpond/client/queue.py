@@ -27,7 +27,7 @@ from millpond.client.messages import RecordMetadata
 from millpond.client.producer import GivenHeaders, Producer
 from millpond.client.settings import ClientSettings, check
 from millpond.client.share_session import ACCEPT, REJECT, RELEASE, RENEW, Got, ShareSession
-from millpond.model.errors import BrokerUnreachable, ClientClosed, LeaseLost, MillpondError, WrongUse
+from millpond.model.errors import BrokerUnreachable, ClientClosed, LeaseLost, MillpondError, NotLeader, WrongUse
 from millpond.model.ids import Offset, TimestampMs, TopicPartition
 from millpond.protocol.records import Headers
 
@@ -107,12 +107,12 @@ class QueueMessage:
     async def extend(self) -> None:
         """It is this consumer's for the group's whole `share.record.lock.duration.ms` again, from now on."""
         self._check_open()
-        await self._session.tell(self.partition, self.offset, RENEW)
+        self._session = await self._queue._tell(self._session, self, RENEW)
 
     async def _settle(self, kind: int) -> None:
         self._check_open()
         self._kind = kind
-        await self._session.tell(self.partition, self.offset, kind)
+        self._session = await self._queue._tell(self._session, self, kind)
 
     def _check_open(self) -> None:
         if self._kind is not None:
@@ -170,6 +170,7 @@ class Queue:
         """Connects; raises `BrokerUnreachable` where nobody answers."""
         self._loop = asyncio.get_running_loop()
         self._cluster = Cluster(self._settings)
+        self._opening = asyncio.Lock()
         self._member_id = f"{self._settings.rng.getrandbits(128):032x}"
         try:
             await self._cluster.start()
@@ -352,6 +353,10 @@ class Queue:
             raise trouble
 
     async def _session(self, node: int) -> ShareSession:
+        async with self._opening:
+            return await self._open_session(node)
+
+    async def _open_session(self, node: int) -> ShareSession:
         topic = await self._cluster.topic(self.topic)
         session = self._sessions.get(node)
         if session is not None and session.is_open and session.topic_id == topic.topic_id:
@@ -370,6 +375,31 @@ class Queue:
             topic_id=topic.topic_id,
             seconds_max=self._settings.request_seconds_max,
         )
+        return session
+
+    async def _tell(self, session: ShareSession, message: QueueMessage, kind: int) -> ShareSession:
+        """To who handed it out; or, where that broker is gone, to who leads now, and knows of the lease."""
+        try:
+            await session.tell(message.partition, message.offset, kind)
+        except (BrokerUnreachable, NotLeader):
+            self._check_open()
+            return await self._cluster.retrying(lambda: self._tell_leader(message, kind))
+        return session
+
+    async def _tell_leader(self, message: QueueMessage, kind: int) -> ShareSession:
+        await self._plan()
+        at = TopicPartition(self.topic, message.partition)
+        leader = self._cluster.view.leader_of(at)
+        if leader is None:
+            raise NotLeader(f"nobody leads {at} at the moment; try again later")
+        try:
+            session = await self._session(leader.node)
+            if not session.is_begun:
+                await session.begin()
+            await session.tell(message.partition, message.offset, kind)
+        except (BrokerUnreachable, NotLeader):
+            self._cluster.forget_leader(at, leader.node)
+            raise
         return session
 
     async def ack(self, *messages: QueueMessage) -> None:

@@ -74,11 +74,20 @@ class ShareSession:
     def is_open(self) -> bool:
         return self.failure is None and self._connection.is_open
 
+    @property
+    def is_begun(self) -> bool:
+        """A message can be told of."""
+        return self._epoch > 0
+
     def _next_epoch(self) -> int:
         epoch, self._epoch = self._epoch, self._epoch + 1 if self._epoch < 2**31 - 1 else 1
         return epoch
 
     # Messages
+
+    async def begin(self) -> None:
+        """Without asking for messages."""
+        await self.poll(self._partitions, count_max=0, wait_ms=0)
 
     async def poll(self, partitions: Iterable[int], *, count_max: int, wait_ms: int) -> Polled:
         wanted = frozenset(partitions)
@@ -137,7 +146,7 @@ class ShareSession:
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[None] = loop.create_future()
         if not self.is_open:
-            answer.set_exception(_lost(self.failure))
+            answer.set_exception(_over(self.failure))
             return answer
         self._said.append(_Said(partition, offset, kind, answer))
         if self._telling is None:
@@ -160,7 +169,7 @@ class ShareSession:
             errors = await self._acknowledge(said)
         except MillpondError as error:
             for each in said:
-                _settle(each, _lost(error))
+                _settle(each, _over(error))
             return
         doubtful: list[_Said] = []
         for each in said:
@@ -258,8 +267,8 @@ def _refused(code: int, reason: str | None, partition: int) -> MillpondError | N
     return refusal(code, reason, of=f"partition {partition}")
 
 
-def _lost(why: MillpondError | None) -> LeaseLost:
-    return LeaseLost(f"the session with the broker is over, and what was held is for others again: {why}")
+def _over(why: MillpondError | None) -> BrokerUnreachable:
+    return BrokerUnreachable(f"the session with the broker is over: {why}")
 
 
 def _settle(said: _Said, error: MillpondError | None) -> None:
