@@ -4,6 +4,7 @@ millpond queue send jobs --value 'one coffee' --delay 10m
 millpond queue receive jobs --group kitchen --wait 20s
 """
 
+import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,7 +33,10 @@ Group = Annotated[
     str, Option("--group", "-g", help="Whose queue it is: each group gets every message.", metavar="NAME")
 ]
 Door = Annotated[str, Option("--http", help="The HTTP door of any broker.", metavar="HOST:PORT", envvar=DOOR_VARIABLE)]
-Receipts = Annotated[list[str], Argument(help="As they were received; - reads them from stdin.", metavar="RECEIPT...")]
+Receipts = Annotated[
+    list[str],
+    Argument(help="As they were received; - reads them, or the JSON of receive, from stdin.", metavar="RECEIPT..."),
+]
 Span = "10s, 5m, 2h or 1d"
 
 
@@ -117,7 +121,12 @@ def receive(
             door.post("ack", {"group": group, "receipts": [each["receipt"] for each in messages]})
 
 
-@queue.command(epilog=examples("millpond queue ack jobs --group kitchen AYhWFxLo5SFq_L0Ew0AhLvcAAAAAAAAAAAAAAAA"))
+@queue.command(
+    epilog=examples(
+        "millpond queue ack jobs --group kitchen AYhWFxLo5SFq_L0Ew0AhLvcAAAAAAAAAAAAAAAA",
+        "millpond queue receive jobs --group kitchen -o json | millpond queue ack jobs --group kitchen -",
+    )
+)
 def ack(
     topic: Name,
     receipts: Receipts,
@@ -225,7 +234,7 @@ def _door(http: str, topic: str, timeout: float) -> Any:  # noqa: ANN401
 
 def _settle(http: str, topic: str, timeout: float, what: str, receipts: list[str], rest: dict[str, object]) -> int:
     if receipts == ["-"]:
-        receipts = sys.stdin.read().split()
+        receipts = _receipts_in(sys.stdin.read())
     settled = 0
     with _door(http, topic, timeout) as door, _progress(what, len(receipts)) as advance:
         for place in range(0, len(receipts), PORTION):
@@ -233,6 +242,18 @@ def _settle(http: str, topic: str, timeout: float, what: str, receipts: list[str
             settled += door.post(what, {**rest, "receipts": portion})["settled"]
             advance(len(portion))
     return settled
+
+
+def _receipts_in(text: str) -> list[str]:
+    """Words; or what `millpond queue receive --output json` has written."""
+    if not text.lstrip().startswith("{"):
+        return text.split()
+    try:
+        return [str(each["receipt"]) for each in json.loads(text)["messages"]]
+    except (ValueError, KeyError, TypeError):
+        raise InvalidSetting(
+            "stdin is neither receipts nor what millpond queue receive --output json writes; send one of them"
+        ) from None
 
 
 @contextmanager
