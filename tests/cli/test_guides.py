@@ -15,7 +15,7 @@ STARTS_A_BROKER = ("make run", "millpond up")
 
 
 def test_there_are_guides_to_be_tried() -> None:
-    assert {"cli.md", "coming-from-kafka.md", "five-minutes.md"} <= {path.name for path in GUIDES}
+    assert {"cli.md", "coming-from-kafka.md", "five-minutes.md", "queues.md"} <= {path.name for path in GUIDES}
 
 
 @pytest.mark.parametrize("path", GUIDES, ids=lambda path: path.name)
@@ -23,7 +23,8 @@ def test_every_command_prints_what_the_guide_says(
     path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with InProcessBroker(configs={"offsets.topic.num.partitions": "1"}, seed=1) as broker:
+    with InProcessBroker(configs={"offsets.topic.num.partitions": "1"}, http=True, seed=1) as broker:
+        monkeypatch.setenv("MILLPOND_DOOR", f"127.0.0.1:{broker.broker.http_port}")
         millpond = Command(capsys, monkeypatch, broker.bootstrap)
         for typed in transcript(path):
             if typed.line.startswith(STARTS_A_BROKER):

@@ -37,7 +37,8 @@ EXAMPLES = [
 
 def test_the_verbs_are_those_of_the_documents() -> None:
     assert {names[0] for names in COMMANDS} == {
-        *("up", "topics", "produce", "consume", "groups", "config", "cluster", "pipeline", "bench", "doctor")
+        *("up", "topics", "produce", "consume", "groups", "queue", "delay", "config", "cluster", "pipeline"),
+        *("bench", "doctor"),
     }
 
 

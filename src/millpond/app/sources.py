@@ -28,6 +28,7 @@ ENVIRONMENT_PREFIX = "MILLPOND_"
 ENVIRONMENT_SET_PREFIX = "MILLPOND_SET_"
 ENVIRONMENT_CONFIG = "MILLPOND_CONFIG"
 ENVIRONMENT_BOOTSTRAP = "MILLPOND_BOOTSTRAP"
+ENVIRONMENT_DOOR = "MILLPOND_DOOR"
 """Whom other commands ask; nothing to a broker."""
 
 INSTEAD = {
@@ -39,6 +40,7 @@ INSTEAD = {
 }
 """Settings of a broker that have a name of their own here; a second one could contradict it."""
 
+_NO_SETTINGS = frozenset({ENVIRONMENT_CONFIG, ENVIRONMENT_BOOTSTRAP, ENVIRONMENT_DOOR})
 _ENVIRONMENT_NAMES = {ENVIRONMENT_PREFIX + name.upper().replace("-", "_"): name for name in NAMES}
 _ENVIRONMENT_SETS = {ENVIRONMENT_SET_PREFIX + name.upper().replace(".", "_"): name for name in BROKER_KEYS}
 
@@ -108,7 +110,7 @@ def from_environment(environ: Mapping[str, str]) -> Layer:
 
 
 def _is_unknown(variable: str) -> bool:
-    ours = variable.startswith(ENVIRONMENT_PREFIX) and variable not in (ENVIRONMENT_CONFIG, ENVIRONMENT_BOOTSTRAP)
+    ours = variable.startswith(ENVIRONMENT_PREFIX) and variable not in _NO_SETTINGS
     return ours and _SERVICE_LINK.fullmatch(variable) is None
 
 

@@ -24,6 +24,7 @@ from millpond.cli.doctor import DOCTOR_EXAMPLES, doctor
 from millpond.cli.groups import groups
 from millpond.cli.pipeline import pipeline
 from millpond.cli.produce import PRODUCE_EXAMPLES, produce
+from millpond.cli.queue import queue
 from millpond.cli.showing import OutputClosed
 from millpond.cli.topics import topics
 from millpond.cli.up import UP_EXAMPLES, up
@@ -35,6 +36,7 @@ app.add_typer(topics)
 app.command(epilog=PRODUCE_EXAMPLES)(produce)
 app.command(epilog=CONSUME_EXAMPLES)(consume)
 app.add_typer(groups)
+app.add_typer(queue)
 app.add_typer(delay)
 app.add_typer(config)
 app.add_typer(cluster)

@@ -1,4 +1,4 @@
-"""A time as people give it: a date, how long ago, or milliseconds.
+"""A time as people give it: a date, how long ago, or milliseconds; and how long something is to last.
 
 Pure: the caller says what time it is. Driven by commands that seek by time.
 """
@@ -12,6 +12,14 @@ from millpond.model.errors import InvalidSetting
 _AGO: Final = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)(ms|s|m|h|d|w)")
 _UNIT_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _EPOCH_MS: Final = re.compile(r"\d{1,15}")
+
+
+def parse_span(option: str, text: str) -> int:
+    """In milliseconds."""
+    found = _AGO.fullmatch(text.strip())
+    if found is None:
+        raise InvalidSetting(f"{option} is {text[:80]!r}; allowed is a span such as 500ms, 90s, 15m, 2h or 3d")
+    return int(float(found[1]) * _UNIT_MS[found[2]])
 
 
 def parse_moment(option: str, text: str, *, now_ms: int) -> int:

@@ -10,6 +10,7 @@ from millpond.client.delivery import Delivery
 from millpond.client.interceptors import Outgoing
 from millpond.client.messages import Message, RecordMetadata, Written
 from millpond.client.producer import Producer
+from millpond.client.queue import Queue, QueueMessage
 from millpond.model.ids import TopicPartition
 
 __all__ = [
@@ -19,6 +20,8 @@ __all__ = [
     "Message",
     "Outgoing",
     "Producer",
+    "Queue",
+    "QueueMessage",
     "RecordMetadata",
     "TopicPartition",
     "Written",

@@ -11,7 +11,7 @@ Invariant: nothing is decided here. What differs from `millpond.client` is only 
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial, wraps
 from types import TracebackType
@@ -23,6 +23,8 @@ from millpond.client.delivery import Delivery
 from millpond.client.messages import Message, RecordMetadata
 from millpond.client.producer import GivenHeaders
 from millpond.client.producer import Producer as AsyncProducer
+from millpond.client.queue import Queue as AsyncQueue
+from millpond.client.queue import QueueMessage as AsyncQueueMessage
 from millpond.model.errors import ClientClosed, MillpondError
 from millpond.model.ids import TopicPartition
 
@@ -305,6 +307,87 @@ class Consumer(_Face[AsyncConsumer]):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close(commit=error is None)
+
+
+class QueueMessage:
+    """A message that is this consumer's until it is settled, or its time is up."""
+
+    __slots__ = ("_face", "_inner")
+
+    def __init__(self, face: "Queue", inner: AsyncQueueMessage) -> None:
+        self._face = face
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+        """`value`, `key`, `headers`, `attempt` and the rest are the message's own."""
+        return getattr(self._inner, name)
+
+    def __repr__(self) -> str:
+        return repr(self._inner)
+
+    def ack(self) -> None:
+        self._face._run(self._inner.ack())
+
+    def nack(self, *, delay: float | None = None, error: str | None = None) -> None:
+        self._face._run(self._inner.nack(delay=delay, error=error))
+
+    def reject(self) -> None:
+        self._face._run(self._inner.reject())
+
+    def extend(self) -> None:
+        self._face._run(self._inner.extend())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._face._run(self._inner.__aexit__(kind, error, traceback))
+
+
+class Queue(_Face[AsyncQueue]):
+    def __init__(
+        self,
+        bootstrap: str | Sequence[str] = "localhost:9092",
+        topic: str = "",
+        *,
+        group: str | None = None,
+        **options: Any,  # noqa: ANN401
+    ) -> None:
+        """The options are those of `millpond.client.Queue`."""
+        super().__init__(AsyncQueue(bootstrap, topic, group=group, **options))
+
+    send = _waiting(AsyncQueue.send)
+
+    def receive(self, max: int = 10, wait: float = 0.0) -> list[QueueMessage]:  # noqa: A002
+        return [QueueMessage(self, each) for each in self._run(self._inner.receive(max, wait))]
+
+    def ack(self, *messages: QueueMessage) -> None:
+        """Many at once, for the price of one."""
+        self._run(self._inner.ack(*(each._inner for each in messages)))
+
+    def __iter__(self) -> Iterator[QueueMessage]:
+        """For ever. The one before is acknowledged when the next is asked for, unless it was settled meanwhile."""
+        messages = self._inner.__aiter__()
+        while True:
+            yield QueueMessage(self, self._run(_next(messages)))
+
+    def close(self) -> None:
+        self.__exit__(None, None, None)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._loop is not None:
+            try:
+                self._run(self._inner.__aexit__(kind, error, traceback))
+            finally:
+                self._end()
+
+
+async def _next(messages: AsyncIterator[AsyncQueueMessage]) -> AsyncQueueMessage:
+    return await anext(messages)
 
 
 class Admin(_Face[AsyncAdmin]):
