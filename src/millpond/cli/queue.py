@@ -190,10 +190,10 @@ def dlq(
     letters: list[dict[str, Any]] = []
     query: dict[str, str | int] = {} if group is None else {"group": group}
     with _door(http, topic, timeout) as door:
-        while len(letters) < count:
+        while True:
             page = door.get("dlq", count=min(PORTION, count - len(letters)), **query)
             letters += page["letters"]
-            if page["next"] is None:
+            if page["next"] is None or len(letters) >= count:
                 break
             query["after"] = page["next"]
     rows = [{**each, "value": each.get("value", each.get("value_base64"))} for each in letters]

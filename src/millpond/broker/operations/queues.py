@@ -13,7 +13,7 @@ from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from millpond.broker.drivers.queue_links import Depth, Looked, Lost, Saying
-from millpond.broker.drivers.queue_partition import Held, Taken, Want
+from millpond.broker.drivers.queue_partition import KIND, Held, Taken, Want
 from millpond.broker.node import Node
 from millpond.broker.operations import share
 from millpond.core.delivery.sessions import PartitionId
@@ -287,8 +287,10 @@ async def _depths(node: Node, leader: int, group: str, topic_id: bytes, partitio
 
 
 async def depths_here(node: Node, group: str, topic_id: bytes, partitions: Sequence[int]) -> list[Depth]:
+    """A group that was never here is not begun by being looked at."""
+    known = {key.partition for key in await node.states.find(KIND, group=group, topic_id=topic_id)}
     found: list[Depth] = []
-    for number in partitions:
+    for number in known.intersection(partitions):
         partition = node.find("", topic_id, number)
         if isinstance(partition, MillpondError):
             continue

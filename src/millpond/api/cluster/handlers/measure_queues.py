@@ -12,6 +12,7 @@ async def answer(cluster: Cluster, request: MeasureQueuesRequest, session: Sessi
     if request.reload:
         for number in request.partitions:
             cluster.node.queues.reload(request.group_id, request.topic_id, number)
+        return MeasureQueuesResponse()
     found = await depths_here(cluster.node, request.group_id, request.topic_id, request.partitions)
     return MeasureQueuesResponse(
         partitions=[
