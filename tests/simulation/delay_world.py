@@ -244,6 +244,8 @@ class World:
                 self.outcome.cancelled += not postpones
                 self.outcome.postponed += postpones
                 sent.is_cancelled = not postpones
+                if self.rng.random() < 0.1:
+                    machine.host.cut_power()  # what was answered must outlive it
 
     # Brokers and weather
 

@@ -258,14 +258,13 @@ class Shelf:
 
     def record(self, id_: int) -> Record:
         number, header = self._ids.index(id_), self._header
-        found: list[Record] = kernel.decode_records(
-            self._data[self._starts[number] : self._starts[number + 1]],
-            count=1,
+        return kernel.decode_one(
+            self._data,
+            self._starts[number],
             base_offset=header.base_offset,
             base_timestamp=header.base_timestamp,
             append_time=header.max_timestamp if header.is_log_append_time else None,
         )
-        return found[0]
 
 
 def _columns(*columns: Sequence[int]) -> bytes:

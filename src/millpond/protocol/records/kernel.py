@@ -206,6 +206,16 @@ def record_starts(data: bytes, count: int) -> "array[int]":
     return starts
 
 
+def decode_one(
+    data: bytes, position: int, *, base_offset: Offset, base_timestamp: TimestampMs, append_time: TimestampMs | None
+) -> Record:
+    """The record that begins there, of data that were decoded before."""
+    rows: list[Any] = []
+    _decode_rows(rows, data, position, 1, base_offset, base_timestamp)
+    offset, timestamp, key, value, headers = rows[0]
+    return Record(offset, timestamp if append_time is None else append_time, key, value, headers)
+
+
 class _Decoder:
     """Goes through a batch block by block: as a table where records are alike, one by one where they are not."""
 

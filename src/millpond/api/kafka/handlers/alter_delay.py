@@ -1,4 +1,4 @@
-"""AlterDelay: Millpond's own; see the message."""
+"""AlterDelay: a message that waits to be delivered is cancelled, or due at another moment; Millpond's own."""
 
 from collections.abc import Awaitable
 

@@ -1,4 +1,4 @@
-"""ListDelays: Millpond's own; see the message."""
+"""ListDelays: the messages of a partition that wait to be delivered, by when they are due; Millpond's own."""
 
 from millpond.api.kafka.context import Context
 from millpond.broker.node import Node
