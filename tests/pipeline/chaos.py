@@ -29,7 +29,6 @@ TOPIC = "metrics.inbound"
 VICTIMS = ("driver", "driver", "jvm", "worker", "broker")
 LONG_SECONDS = 120.0
 BATCHES_PER_KILL = 4
-PARTITIONS = 4
 
 
 class Chaos:
@@ -185,7 +184,7 @@ def run(chaos: Chaos, folder: Path, messages: int, kills: int, seed: int) -> Non
     chaos.finish()
     settings = MetricsSettings(bootstrap=chaos.bootstrap, folder=folder / "metrics")
     with quiet_session("local[2]", folder) as spark:
-        truth = compare(spark, settings, partitions=PARTITIONS)
+        truth = compare(spark, settings)
     late = sum(truth.facts.values())
     say(
         f"{truth.ingested} messages, {len(truth.dead)} dead letters, {len(truth.facts)} facts, {late} late, "

@@ -67,11 +67,9 @@ def _metric(message: Message) -> Fact | None:
     return client, metric, time, float(value), json.dumps(said.get("tags") or {}, sort_keys=True)
 
 
-def compare(spark: SparkSession, settings: MetricsSettings, *, partitions: int) -> Truth:
+def compare(spark: SparkSession, settings: MetricsSettings) -> Truth:
     """Tables and topics with the truth, to the row; returns it."""
-    expected = truth(
-        everything(settings.bootstrap, settings.topic, partitions), lateness_seconds=settings.lateness_seconds
-    )
+    expected = truth(everything(settings.bootstrap, settings.topic), lateness_seconds=settings.lateness_seconds)
     job = MetricsJob(spark, settings)
     progress = job.progress()
     rows = job.facts.read(spark).collect()
@@ -81,14 +79,14 @@ def compare(spark: SparkSession, settings: MetricsSettings, *, partitions: int) 
     }
     assert len(found) == len(rows)
     assert found == expected.facts
-    dead = everything(settings.bootstrap, settings.dead_letters, partitions)
+    dead = everything(settings.bootstrap, settings.dead_letters)
     assert sorted((each.key or b"").decode() for each in dead) == sorted(expected.dead)
     assert all(dict(each.headers)["reason"] for each in dead)
     assert (progress.ingested, progress.dead, progress.facts, progress.late) == (
         expected.ingested, len(expected.dead), len(expected.facts), sum(expected.facts.values()),
     )  # fmt: skip
     stored = [tuple(row.asDict()[name] for name in SUMMARY) for row in job.rollups.read(spark).collect()]
-    published = [json.loads(each.value or b"") for each in everything(settings.bootstrap, settings.rollups, partitions)]
+    published = [json.loads(each.value or b"") for each in everything(settings.bootstrap, settings.rollups)]
     _compare_rollups([(*row[:3], _moment(row[3]), *row[4:]) for row in stored], expected)
     _compare_rollups([tuple(each[name] for name in SUMMARY) for each in published], expected)
     return expected

@@ -46,7 +46,7 @@ def write(
 
 
 def values(broker: InProcessBroker, topic: str) -> list[int]:
-    return [int(each.value or b"") for each in everything(broker.bootstrap, topic, 1)]
+    return [int(each.value or b"") for each in everything(broker.bootstrap, topic)]
 
 
 COUNT = st.integers(1, 60)

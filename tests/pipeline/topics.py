@@ -3,14 +3,16 @@
 import time
 
 from millpond.client import Message, TopicPartition
-from millpond.client.blocking import Consumer
+from millpond.client.blocking import Admin, Consumer
 
 SECONDS_MAX = 60.0
 """For what takes a moment; so that a message that is missing is a red test, and not one that never ends."""
 
 
-def everything(bootstrap: str, topic: str, partitions: int) -> list[Message]:
+def everything(bootstrap: str, topic: str) -> list[Message]:
     """All that was there when this was asked, in no order between partitions."""
+    with Admin(bootstrap) as admin:
+        partitions = len(admin.describe_topic(topic).partitions)
     places = [TopicPartition(topic, number) for number in range(partitions)]
     with Consumer(bootstrap) as consumer:
         consumer.assign(*places)
