@@ -16,6 +16,7 @@ from millpond.protocol.records import NewRecord, encode_batch
 from millpond.testing import Simulation
 from tests.broker.clusters import Machine, SimCluster
 
+WAIT_MS = 60_000
 T = TypeVar("T")
 Scenario = Callable[[Machine, Partition], Awaitable[T]]
 
@@ -58,7 +59,7 @@ async def opened(machine: Machine, partition: Partition) -> QueuePartition:
 async def receive(
     queue: QueuePartition, count: int = 1, *, holder: str = "anna", bytes_max: int = 1 << 20
 ) -> list[int]:
-    taken = queue.take(Want(holder, count, bytes_max, lock_ms=60_000))
+    taken = queue.take(Want(holder, count, bytes_max, lock_ms=600_000))
     await queue.keep()
     return [at for each in taken.deliveries for at in range(each.first, each.last + 1)]
 
@@ -82,7 +83,7 @@ def test_consumers_that_have_enough_do_not_wake_one_another() -> None:
         node, at = machine.broker.node, PartitionId(partition.topic_id, 0)
         await append(machine, partition, count=10)
         queue = await opened(machine, partition)
-        wants = [Want(holder, 5, 1 << 20, lock_ms=60_000) for holder in ("anna", "bert")]
+        wants = [Want(holder, 5, 1 << 20, lock_ms=600_000) for holder in ("anna", "bert")]
         for want in wants:
             await receive(queue, 5, holder=want.holder)
         assert queue.ledger.ready
@@ -118,6 +119,44 @@ def test_an_acknowledgement_of_what_another_has_finished_is_refused() -> None:
         return [type(each[at]).__name__ for each in answers]
 
     assert on_a_broker(scenario) == ["NoneType", "LeaseLost"]
+
+
+def test_who_waits_is_woken_when_the_letter_before_the_next_of_its_key_is_sent() -> None:
+    async def scenario(machine: Machine, partition: Partition) -> int:
+        await append(machine, partition, count=2, key=b"a")
+        queue = await opened(machine, partition)
+        assert await receive(queue, 2) == [0]
+        waiting = asyncio.get_running_loop().create_task(receive_waiting(machine, partition, "bert"))
+        await asyncio.sleep(1)
+        await queue.acknowledge([Verdict(0, 0, Outcome.REJECT)], holder="anna")
+        assert await waiting == [1]
+        return machine.cluster.sim.clock.monotonic_ms()
+
+    assert on_a_broker(scenario, millpond__order="key") < WAIT_MS
+
+
+def test_who_waits_is_woken_when_others_have_room_again() -> None:
+    async def scenario(machine: Machine, partition: Partition) -> int:
+        await append(machine, partition)
+        queue = await opened(machine, partition)
+        assert await receive(queue) == [0]
+        await append(machine, partition)
+        waiting = asyncio.get_running_loop().create_task(receive_waiting(machine, partition, "bert"))
+        await asyncio.sleep(1)
+        await queue.acknowledge([Verdict(0, 0, Outcome.ACCEPT)], holder="anna")
+        assert await waiting == [1]
+        return machine.cluster.sim.clock.monotonic_ms()
+
+    assert on_a_broker(scenario, group__share__partition__max__record__locks="1") < WAIT_MS
+
+
+async def receive_waiting(machine: Machine, partition: Partition, holder: str) -> list[int]:
+    assert machine.broker is not None
+    want = Want(holder, 1, 1 << 20, lock_ms=600_000)
+    at = PartitionId(partition.topic_id, 0)
+    result = (await share.take(machine.broker.node, "g", [at], want, wait_ms=WAIT_MS))[at]
+    assert isinstance(result, share.Got)
+    return [each.first for each in result.taken.deliveries]
 
 
 def test_a_broker_whose_clock_went_back_opens_its_queues() -> None:

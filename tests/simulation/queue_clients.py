@@ -191,7 +191,7 @@ class QueueClient:
             if self.rng.random() < 0.5:
                 await consumer.close_session()
         except Unanswered:
-            pass
+            consumer.note_failure()
         consumer.hang_up()
 
     def consumer(self, address: Address, partitions: list[int]) -> "ShareConsumer":
@@ -241,6 +241,7 @@ class ShareConsumer:
         self._note = note
         self._now = now
         self._epoch = 0
+        self._whole_at = now()
         self.held: dict[Place, None] = {}
 
     async def fetch(self, *, max_records: int, wait_ms: int) -> int:
@@ -261,6 +262,7 @@ class ShareConsumer:
         if answer.error_code:
             raise Unanswered(f"share fetch: {answer.error_code}")
         self._epoch += 1
+        self._whole_at = self._now()
         came, is_whole = 0, True
         for part in (part for topic in answer.responses for part in topic.partitions):
             came += self._take(part, asked_at)
@@ -297,6 +299,7 @@ class ShareConsumer:
                 self.held.pop(place, None)
         answer = await self._acknowledge(verdicts, self._epoch, renews=renews)
         self._epoch += 1
+        self._whole_at = self._now()
         codes = {part.partition_index: part.error_code for topic in answer.responses for part in topic.partitions}
         for place, outcome in verdicts.items():
             if codes[place[0]] == 0:
@@ -332,6 +335,10 @@ class ShareConsumer:
     async def close_session(self) -> None:
         self._note(SessionEnded(self.session, self._now()))
         await self._acknowledge({}, -1)
+
+    def note_failure(self) -> None:
+        """Since when it may be over is known only by the last answer."""
+        self._note(SessionEnded(self.session, self._whole_at))
 
     def hang_up(self) -> None:
         self._note(SessionEnded(self.session, self._now()))

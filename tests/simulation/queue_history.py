@@ -25,8 +25,9 @@ Place = tuple[int, int]
 """Partition and offset."""
 DRIFT = 0.95
 """How much of a lock duration is sure to pass by true time: clocks may run ahead of it."""
-NOTICED_SECONDS = 8.0
-"""A consumer whose connection ends so soon may have lost its lease already: the broker knows first."""
+NOTICED_SECONDS = 3.0
+"""A consumer whose connection ends so soon may have lost its lease already: the broker knows first, and may have closed
+it. With a connection that failed, this and the time of a request."""
 
 
 class Order(IntEnum):
@@ -116,6 +117,7 @@ class SessionEnded:
 
     session: str
     at: float
+    """When it was whole for the last time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +181,7 @@ class QueueHistory:
                 if event.outcome is Outcome.ACCEPT:
                     self.accepted[event.place] = event
             case SessionEnded():
-                self.ends[event.session] = event.at
+                self.ends.setdefault(event.session, event.at)
             case InCalm():
                 self.counts["letters"] = len(event.letters)
                 for check_all in IN_THE_END:

@@ -59,6 +59,9 @@ def test_the_log_loses_messages_and_no_number_is_missing() -> None:
     ledger.trim(9)
     assert numbers(ledger) == [(7, 0), (3, 1), (4, 2)]
     assert [(run.first, run.last) for run in ledger.open_runs()] == [(3, 4), (7, 7), (9, 9)]
+    ledger.take_changes()
+    ledger.trim(9)
+    assert ledger.take_changes() == []
     for run in ledger.doomed:
         ledger.buried(run.first, run.last)
     assert ledger.start == 9

@@ -339,7 +339,7 @@ class QueuePartition:
         """After anything that may have changed what comes next."""
         if self.failure is not None:
             return
-        if wakes and self._ledger.ready:
+        if wakes and (self._ledger.ready or self._ledger.frontier < self.partition.high_watermark):
             self._wake()
         if self._ledger.doomed_count and self._burying is None:
             self._burying = asyncio.get_running_loop().create_task(self._bury())
@@ -361,16 +361,17 @@ class QueuePartition:
         ledger, letters = self._ledger, self._shared.dead_letters
         try:
             while ledger.doomed_count and self.failure is None:
-                if ledger.producer_id < 0:
-                    ledger.producer_id = await letters.producer_id()
-                    await self.keep(is_new=True)  # it is no change of a message, and must be known before it is used
+                is_named = ledger.producer_id >= 0 or await self._name_sender()
                 await self.keep()
                 run = ledger.doomed[0]
-                last = await letters.send(self.group, self.partition, run, producer_id=ledger.producer_id)
+                last = None
+                if is_named:
+                    last = await letters.send(self.group, self.partition, run, producer_id=ledger.producer_id)
                 if last is None:
                     await asyncio.sleep(PAUSE_SECONDS)
                     continue
                 ledger.buried(run.first, last)
+                self._go_on()  # the next of its key may be had now
                 await self.keep()
         except MillpondError:
             pass  # it is over, or will be tried by whoever leads next
@@ -378,6 +379,15 @@ class QueuePartition:
             self._shared.on_error(error)
         finally:
             self._burying = None
+
+    async def _name_sender(self) -> bool:
+        """In whose name letters go. It is no change of a message, and must be kept before it is used."""
+        try:
+            self._ledger.producer_id = await self._shared.dead_letters.producer_id()
+        except MillpondError:
+            return False  # there is no controller now; it is worth trying again
+        await self.keep(is_new=True)
+        return True
 
     # Waiting
 

@@ -210,14 +210,16 @@ class Ledger:
         self._lanes.remove(first, log_start - 1)
         doomed = [run for run in self.doomed if run.first < log_start] if self.doomed_count else []
         for run in sorted(doomed):
-            if first < run.first:
-                self._replace(first, run.first - 1, None)
+            self._lose(first, run.first - 1)
             first = run.last + 1
-        if first < log_start:
-            self._replace(first, log_start - 1, None)
+        self._lose(first, log_start - 1)
         if self._keys is not None:
             for following in self._keys.trim(log_start):
                 self._let_through(following)
+
+    def _lose(self, first: int, last: int) -> None:
+        if first <= last and (last >= self.end or self._open.overlapping(first, last)):
+            self._replace(first, last, None)
 
     # Consumers
 
