@@ -188,17 +188,19 @@ def dlq(
 ) -> None:
     """Read a queue's dead letters, the oldest first."""
     letters: list[dict[str, Any]] = []
+    found: str | None = None
     query: dict[str, str | int] = {} if group is None else {"group": group}
     with _door(http, topic, timeout) as door:
-        while True:
+        while len(letters) < count:
             page = door.get("dlq", count=min(PORTION, count - len(letters)), **query)
             letters += page["letters"]
-            if page["next"] is None or len(letters) >= count:
+            found = page["topic"]
+            if page["next"] is None:
                 break
             query["after"] = page["next"]
     rows = [{**each, "value": each.get("value", each.get("value_base64"))} for each in letters]
     section = Section(rows, ("origin", "group", "attempts", "error", "key", "value"))
-    show({"topic": page["topic"], "letters": letters}, output, section if rows else "there are no dead letters")
+    show({"topic": found, "letters": letters}, output, section if rows else "there are no dead letters")
 
 
 @queue.command(

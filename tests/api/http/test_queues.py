@@ -9,7 +9,7 @@ from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, Config
 from confluent_kafka.admin._resource import ResourceType
 
 from millpond.api.http.receipts import draw_holder, lease_of, receipt, stem
-from millpond.broker.drivers.queue_partition import Held
+from millpond.broker.drivers.queue_partition import Held, Taken, Want
 from millpond.broker.operations.queues import Lease, runs_of
 from millpond.testing.broker import InProcessBroker
 from tests.api.http.asking import AS_BINARY, Answered, Door
@@ -361,3 +361,19 @@ def test_a_receipt_is_read_as_it_was_written(broker: InProcessBroker) -> None:
 def test_leases_of_one_holder_side_by_side_are_one_run() -> None:
     leases = [Lease(0, offset, "a") for offset in (3, 1, 2, 7)] + [Lease(0, 4, "b"), Lease(1, 4, "a"), Lease(0, 3, "a")]
     assert runs_of(leases) == {0: [Held(1, 3, "a"), Held(7, 7, "a"), Held(4, 4, "b")], 1: [Held(4, 4, "a")]}
+
+
+def test_who_takes_nothing_wakes_nobody(queue: Queue) -> None:
+    """Two that may have no more would wake each other for ever."""
+    queue.configure(share_partition_max_record_locks="1")
+    queue.send("a", "b")
+    assert len(queue.receive(max=1)) == 1
+
+    async def take() -> tuple[int, Taken, int]:
+        (found,) = [each for each in queue.broker.broker.node.queues if each.group == queue.group]
+        assert found.ledger.ready == 1
+        before = found.mark
+        return before, found.take(Want("somebody", count_max=1, bytes_max=1, lock_ms=1)), found.mark
+
+    before, taken, after = queue.broker.run(take)
+    assert (taken.deliveries, after) == ([], before)
