@@ -7,7 +7,7 @@ from tests.simulation.history import Violation
 from tests.simulation.states_mutants import Mutant
 from tests.simulation.states_world import run_seed
 
-SEEDS = 60
+SEEDS = 20
 SEEDS_PER_TEST = 10
 SEEDS_FOR_A_MUTANT = 60
 
