@@ -1,4 +1,4 @@
-"""`python -m bench [storage|broker|cluster|client|http|grpc|all]`: prints tables, writes JSON into bench/results."""
+"""`python -m bench [storage|broker|cluster|client|http|grpc|queues|all]`: tables here, and JSON in bench/results."""
 
 import argparse
 import json
@@ -12,6 +12,7 @@ from bench.client import suite as client
 from bench.cluster import suite as cluster
 from bench.grpc import suite as grpc
 from bench.http import suite as http
+from bench.queues import suite as queues
 from bench.storage import suite as storage
 from bench.tables import make_console, print_head
 from bench.workspace import machine_facts, workspace
@@ -26,7 +27,10 @@ def main() -> None:
         "the client beside others, the HTTP door beside a bare framework.",
     )
     parser.add_argument(
-        "what", nargs="?", choices=("storage", "broker", "cluster", "client", "http", "grpc", "all"), default="all"
+        "what",
+        nargs="?",
+        choices=("storage", "broker", "cluster", "client", "http", "grpc", "queues", "all"),
+        default="all",
     )
     parser.add_argument("--quick", action="store_true", help="a smoke test of a few seconds; its figures mean nothing")
     parser.add_argument("--dir", help="a directory on the disk to measure; the usual temporary one otherwise")
@@ -45,7 +49,9 @@ def main() -> None:
     console = make_console()
     with workspace(chosen.dir) as place:
         for name in (
-            ("storage", "broker", "cluster", "client", "http", "grpc") if chosen.what == "all" else (chosen.what,)
+            ("storage", "broker", "cluster", "client", "http", "grpc", "queues")
+            if chosen.what == "all"
+            else (chosen.what,)
         ):
             machine = machine_facts(place)
             print_head(console, machine)
@@ -59,6 +65,8 @@ def main() -> None:
                 figures = http.measure(console, place, quick=chosen.quick)
             elif name == "grpc":
                 figures = grpc.measure(console, place, quick=chosen.quick)
+            elif name == "queues":
+                figures = queues.measure(console, place, quick=chosen.quick, peers=peers)
             else:
                 figures = broker.measure(console, place, quick=chosen.quick, peers=peers)
             chosen.out.mkdir(parents=True, exist_ok=True)

@@ -7,7 +7,7 @@ counts: whatever slows the machine for a while slows all.
 """
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
@@ -88,13 +88,13 @@ class Figure:
 
 
 _USE = (Column("client_cores", "client"), Column("server_cores", "server"))
-_RATES = (
+RATES = (
     Column("messages_per_s", "messages/s", more_is_better=True),
     *_USE,
     Column("server_us_per_message", "µs/message", more_is_better=False),
 )
 _REQUEST_CPU = Column("server_us_per_request", "µs/request", more_is_better=False)
-_CORES = "Client and server: cores used; µs: the server's CPU."
+CORES = "Client and server: cores used; µs: the server's CPU."
 START = Section(
     "start and memory",
     "From the start of the process, on an empty directory, to the first message acknowledged; memory a second later.",
@@ -104,16 +104,16 @@ START = Section(
 PRODUCE = Section(
     "produce, batched",
     "100 B messages as fast as one client can. Kafka's clients put thousands into a request; pipelined are requests of "
-    f"one message each, 4 connections, 512 under way on each. {_CORES}",
-    _RATES,
+    f"one message each, 4 connections, 512 under way on each. {CORES}",
+    RATES,
     "messages_per_s",
 )
 CONSUME = Section(
-    "consume", f"The same messages, read by one client from the first to the last. {_CORES}", _RATES, "messages_per_s"
+    "consume", f"The same messages, read by one client from the first to the last. {CORES}", RATES, "messages_per_s"
 )
 REQUESTS = Section(
     "CPU per request",
-    f"Requests of one record as Kafka's protocol has them, 4 connections, 32 under way on each. {_CORES}",
+    f"Requests of one record as Kafka's protocol has them, 4 connections, 32 under way on each. {CORES}",
     (Column("requests_per_s", "requests/s", more_is_better=True), *_USE, _REQUEST_CPU),
     "server_us_per_request",
 )
@@ -132,12 +132,12 @@ SECTIONS = {section.name: section for section in (START, PRODUCE, CONSUME, REQUE
 _OURS: dict[str, Durability | None] = {"group": Durability.SYNCED, "none": Durability.NOT_SYNCED}
 
 
-def combined(rounds: Sequence[Sequence[Figure]]) -> list[Figure]:
+def combined(rounds: Sequence[Sequence[Figure]], sections: Mapping[str, Section] = SECTIONS) -> list[Figure]:
     """Each row once, by section: the median of its values, and of its ratios within each round."""
     found: dict[tuple[str, str, Durability | None, str], list[Figure]] = {}
     for figures in rounds:
         for figure in figures:
-            with_times = replace(figure, times=ratios(figure, figures, SECTIONS[figure.section]))
+            with_times = replace(figure, times=ratios(figure, figures, sections[figure.section]))
             found.setdefault(figure.key, []).append(with_times)
     rows = [
         replace(
@@ -147,7 +147,7 @@ def combined(rounds: Sequence[Sequence[Figure]]) -> list[Figure]:
         )
         for each in found.values()
     ]
-    order = list(SECTIONS)
+    order = list(sections)
     return sorted(rows, key=lambda figure: order.index(figure.section))
 
 

@@ -58,9 +58,9 @@ class KafkaConversation:
         return count
 
 
-def producing(port: int, topic: str) -> KafkaConversation:
-    """One record a request, kept as the topic says before it is answered."""
-    batch = encode_values([MESSAGE], timestamp=TimestampMs(time.time_ns() // 1_000_000))
+def producing(port: int, topic: str, *, records: int = 1) -> KafkaConversation:
+    """One batch a request, kept as the topic says before it is answered."""
+    batch = encode_values([MESSAGE] * records, timestamp=TimestampMs(time.time_ns() // 1_000_000))
     data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=batch)])
     frame = _frame(ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[data]), PRODUCE_VERSION)
     # length 4, correlation 4, tags 1; then one topic 1, its name 1 and more, one partition 1, its number 4

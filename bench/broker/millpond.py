@@ -18,10 +18,9 @@ class RunningMillpond:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self.port = free_port()
-        command = [sys.executable, "-m", "millpond.cli", "up", "--log-format", "json"]
-        self.process = ServerProcess(
-            [*command, "--kafka", f"127.0.0.1:{self.port}", "--data-dir", str(directory / "data")], directory
-        )
+        doors = ["--kafka", f"127.0.0.1:{self.port}", "--http", f"127.0.0.1:{free_port()}"]
+        command = [sys.executable, "-m", "millpond.cli", "up", "--log-format", "json", *doors]
+        self.process = ServerProcess([*command, "--data-dir", str(directory / "data")], directory)
 
     def make_queue(self, name: str, durability: Durability) -> None:
         kafka_wire.make_topic(self.port, name, {"millpond.flush": _FLUSH[durability]})

@@ -27,6 +27,7 @@ class Run:
 
 
 class Running(Protocol):
+    port: int
     process: ServerProcess
 
     def make_queue(self, name: str, durability: Durability) -> None:

@@ -1,6 +1,6 @@
 """A broker's figures as people read them: a table per section, peers with their ratios."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 from rich.table import Table
@@ -11,8 +11,13 @@ from bench.tables import number
 _RATIOS = {"any": "vs", "group": "vs group", "none": "vs none"}
 
 
-def print_figures(console: Console, figures: Sequence[Figure], missing: dict[str, str]) -> None:
-    for section in SECTIONS.values():
+def print_figures(
+    console: Console,
+    figures: Sequence[Figure],
+    missing: dict[str, str],
+    sections: Mapping[str, Section] = SECTIONS,
+) -> None:
+    for section in sections.values():
         rows = [each for each in figures if each.section == section.name]
         if rows:
             console.print(_table(section, rows))

@@ -26,6 +26,7 @@ _TUNE, _TUNE_OK = (10, 30), (10, 31)
 _OPEN, _OPENED = (10, 40), (10, 41)
 _CHANNEL_OPEN, _CHANNEL_OPENED = (20, 10), (20, 11)
 _DECLARE, _DECLARED = (50, 10), (50, 11)
+_LIMIT, _LIMITED = (_BASIC, 10), (_BASIC, 11)
 _CONSUME, _CONSUMED = (_BASIC, 20), (_BASIC, 21)
 _PUBLISH = (_BASIC, 40)
 _DURABLE = 1 << 1
@@ -137,11 +138,28 @@ def declare(channel: Channel, queue: str, *, quorum: bool) -> None:
     channel.ask(_DECLARE, struct.pack("!H", 0) + _short(queue.encode()) + options + arguments, _DECLARED)
 
 
-def consume(channel: Channel, queue: str) -> bytes:
-    """From now on messages are pushed, and gone when they are; returns those bytes that came with the answer."""
-    arguments = struct.pack("!H", 0) + _short(queue.encode()) + _short(b"") + bytes([_NO_ACKNOWLEDGEMENT]) + _table(b"")
+def consume(channel: Channel, queue: str, *, unacknowledged_max: int | None = None) -> bytes:
+    """From now on messages are pushed; returns those bytes that came with the answer.
+
+    Without a limit they are gone when they are sent; else each has to be acknowledged.
+    """
+    if unacknowledged_max is not None:
+        channel.ask(_LIMIT, struct.pack("!IHB", 0, unacknowledged_max, 0), _LIMITED)
+    options = bytes([_NO_ACKNOWLEDGEMENT if unacknowledged_max is None else 0])
+    arguments = struct.pack("!H", 0) + _short(queue.encode()) + _short(b"") + options + _table(b"")
     channel.ask(_CONSUME, arguments, _CONSUMED)
     return channel.take_rest()
+
+
+def acknowledgement(tag: int) -> bytes:
+    """Of that message and all before it; it is not answered."""
+    return _ACK.pack(_METHOD_FRAME, 1, _METHOD.size + 9, _BASIC, _BASIC_ACK, tag, 1)[:-1] + _END
+
+
+def barrier(unacknowledged_max: int) -> tuple[bytes, bytes]:
+    """A request whose answer tells that all before it was taken in, and that answer."""
+    request = _METHOD.pack(*_LIMIT) + struct.pack("!IHB", 0, unacknowledged_max, 0)
+    return _frame(_METHOD_FRAME, 1, request), _frame(_METHOD_FRAME, 1, _METHOD.pack(*_LIMITED))
 
 
 def _frame(kind: int, channel: int, payload: bytes) -> bytes:

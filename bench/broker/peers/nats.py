@@ -26,7 +26,7 @@ _numbers = count(1)
 
 class NatsConversation:
     def __init__(self, port: int, queue: str) -> None:
-        self.socket = _greeted(port)
+        self.socket = greeted(port)
         inbox = b"inbox.%d" % next(_numbers)
         self.socket.sendall(b"SUB %b 1\r\n" % inbox)
         request = b"PUB %b %b %d\r\n%b\r\n" % (queue.encode(), inbox, MESSAGE_BYTES, MESSAGE)
@@ -45,20 +45,20 @@ class NatsConversation:
 
 class RunningNats:
     def __init__(self, directory: Path, durability: Durability) -> None:
-        self._port = free_port()
+        self.port = free_port()
         settings = directory / "nats.conf"
         settings.write_text(
-            f'listen: "127.0.0.1:{self._port}"\nmax_pending: 1GB\nping_interval: "1h"\n'
+            f'listen: "127.0.0.1:{self.port}"\nmax_pending: 1GB\nping_interval: "1h"\n'
             f'jetstream {{ store_dir: "{directory}/data", sync_interval: "{_SYNC[durability]}", max_file: 4GB }}\n'
         )
         self.process = ServerProcess([str(_server()), "-c", str(settings)], directory)
 
     def make_queue(self, name: str, durability: Durability) -> None:
-        with _greeted(self._port) as connection:
-            _ask(connection, f"STREAM.CREATE.{name}", {"name": name, "subjects": [name], "storage": "file"})
+        with greeted(self.port) as connection:
+            ask(connection, f"STREAM.CREATE.{name}", {"name": name, "subjects": [name], "storage": "file"})
 
     def publisher(self, name: str, durability: Durability) -> NatsConversation:
-        return NatsConversation(self._port, name)
+        return NatsConversation(self.port, name)
 
     def produce_many(self, name: str, durability: Durability, count: int) -> list[Run]:
         return [produce_pipelined(lambda: self.publisher(name, durability), count, self.process)]
@@ -67,11 +67,11 @@ class RunningNats:
         return [timed_run("pushed, not acknowledged", count, self.process, lambda: self._read(name, count))]
 
     def _read(self, name: str, count: int) -> None:
-        with _greeted(self._port) as connection:
+        with greeted(self.port) as connection:
             inbox = f"inbox.{next(_numbers)}"
             connection.sendall(f"SUB {inbox} 2\r\n".encode())
             consumer = {"deliver_subject": inbox, "deliver_policy": "all", "ack_policy": "none"}
-            early = _ask(connection, f"CONSUMER.CREATE.{name}", {"stream_name": name, "config": consumer})
+            early = ask(connection, f"CONSUMER.CREATE.{name}", {"stream_name": name, "config": consumer})
             count_messages(connection, count, early=early)
 
     def stop(self) -> None:
@@ -99,14 +99,14 @@ def _server() -> str | None:
     return program("nats-server", BINARIES)
 
 
-def _greeted(port: int) -> socket:
+def greeted(port: int) -> socket:
     connection = connect(port)
     connection.sendall(b'CONNECT {"verbose":false,"pedantic":false}\r\nPING\r\n')
     _receive_until(connection, b"PONG\r\n")
     return connection
 
 
-def _ask(connection: socket, subject: str, body: dict[str, Any]) -> bytes:
+def ask(connection: socket, subject: str, body: dict[str, Any]) -> bytes:
     """All that came with the answer."""
     inbox, payload = f"inbox.{next(_numbers)}", json.dumps(body)
     connection.sendall(f"SUB {inbox} 1\r\nPUB $JS.API.{subject} {inbox} {len(payload)}\r\n{payload}\r\n".encode())

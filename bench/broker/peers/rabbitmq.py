@@ -25,7 +25,7 @@ exec "$BINDIR/erlexec" "$@"
 
 class RunningRabbitMQ:
     def __init__(self, directory: Path) -> None:
-        self._port, mapper_port = free_port(), free_port()
+        self.port, mapper_port = free_port(), free_port()
         binaries = next(_ERLANG.glob("erts-*")) / "bin"
         erl = directory / "erl"
         erl.write_text(_ERL.format(root=_ERLANG, binaries=binaries))
@@ -41,7 +41,7 @@ class RunningRabbitMQ:
             "ERL_EPMD_PORT": str(mapper_port),
             "RABBITMQ_NODENAME": "bench@localhost",
             "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
-            "RABBITMQ_NODE_PORT": str(self._port),
+            "RABBITMQ_NODE_PORT": str(self.port),
             "RABBITMQ_DIST_PORT": str(free_port()),
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1}",
             "RABBITMQ_MNESIA_BASE": str(directory / "data"),
@@ -53,11 +53,11 @@ class RunningRabbitMQ:
         self.process = ServerProcess([str(_server())], directory, environ)
 
     def make_queue(self, name: str, durability: Durability) -> None:
-        with connect(self._port) as connection:
+        with connect(self.port) as connection:
             amqp.declare(amqp.Channel(connection), name, quorum=durability is Durability.SYNCED)
 
     def publisher(self, name: str, durability: Durability) -> amqp.Publishing:
-        return amqp.Publishing(connect(self._port), name, persistent=durability is Durability.SYNCED)
+        return amqp.Publishing(connect(self.port), name, persistent=durability is Durability.SYNCED)
 
     def produce_many(self, name: str, durability: Durability, count: int) -> list[Run]:
         return [produce_pipelined(lambda: self.publisher(name, durability), count, self.process)]
@@ -66,7 +66,7 @@ class RunningRabbitMQ:
         return [timed_run("pushed, not acknowledged", count, self.process, lambda: self._read(name, count))]
 
     def _read(self, name: str, count: int) -> None:
-        with connect(self._port) as connection:
+        with connect(self.port) as connection:
             early = amqp.consume(amqp.Channel(connection), name)
             count_messages(connection, count, early=early)
 

@@ -21,7 +21,7 @@ _SYNC = {Durability.SYNCED: b"always", Durability.NOT_SYNCED: b"everysec"}
 class RedisConversation:
     def __init__(self, port: int, queue: str) -> None:
         self.socket = connect(port)
-        request = _command(b"XADD", queue.encode(), b"*", b"v", MESSAGE)
+        request = command(b"XADD", queue.encode(), b"*", b"v", MESSAGE)
         self.requests, self.request_bytes = repeated(request), len(request)
         self._lines = 0
 
@@ -37,9 +37,9 @@ class RedisConversation:
 
 class RunningRedis:
     def __init__(self, directory: Path) -> None:
-        self._port = free_port()
+        self.port = free_port()
         settings = {
-            "port": self._port,
+            "port": self.port,
             "bind": "127.0.0.1",
             "dir": directory,
             "appendonly": "yes",
@@ -47,18 +47,18 @@ class RunningRedis:
             "auto-aof-rewrite-percentage": 0,
             "save": "",
         }
-        command = [str(_server()), *(part for key, value in settings.items() for part in (f"--{key}", str(value)))]
-        self.process = ServerProcess(command, directory, library_path())
+        options = [part for key, value in settings.items() for part in (f"--{key}", str(value))]
+        self.process = ServerProcess([str(_server()), *options], directory, library_path())
 
     def make_queue(self, name: str, durability: Durability) -> None:
-        with connect(self._port) as connection:
-            connection.sendall(_command(b"CONFIG", b"SET", b"appendfsync", _SYNC[durability]))
+        with connect(self.port) as connection:
+            connection.sendall(command(b"CONFIG", b"SET", b"appendfsync", _SYNC[durability]))
             said = receive(connection)
         if not said.startswith(b"+OK"):
             raise NotReady(said.decode(errors="replace"))
 
     def publisher(self, name: str, durability: Durability) -> RedisConversation:
-        return RedisConversation(self._port, name)
+        return RedisConversation(self.port, name)
 
     def produce_many(self, name: str, durability: Durability, count: int) -> list[Run]:
         return [produce_pipelined(lambda: self.publisher(name, durability), count, self.process)]
@@ -68,12 +68,12 @@ class RunningRedis:
 
     def _read(self, name: str, wanted: int) -> None:
         last = b"0"
-        with connect(self._port) as connection:
+        with connect(self.port) as connection:
             for left in count(wanted, -_READ_AT_ONCE):
                 if left <= 0:
                     return
                 at_once = min(left, _READ_AT_ONCE)
-                connection.sendall(_command(b"XREAD", b"COUNT", b"%d" % at_once, b"STREAMS", name.encode(), last))
+                connection.sendall(command(b"XREAD", b"COUNT", b"%d" % at_once, b"STREAMS", name.encode(), last))
                 last = _last_id(_answer_of(connection, at_once))
 
     def stop(self) -> None:
@@ -101,7 +101,7 @@ def _server() -> str | None:
     return program("redis-server", DEBIAN_ROOT / "usr" / "bin")
 
 
-def _command(*parts: bytes) -> bytes:
+def command(*parts: bytes) -> bytes:
     return b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%b\r\n" % (len(part), part) for part in parts)
 
 
