@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from millpond.broker.drivers.followers import FETCH_WAIT_MS
 from millpond.broker.operations.produce import begin, finish
 from millpond.model.ids import TimestampMs, TopicPartition
 from millpond.protocol.records import decode_batch, encode_values, iter_batches
@@ -64,11 +65,11 @@ async def send(cluster: SimCluster, value: bytes, *, acks_all: bool = True) -> N
         await asyncio.sleep(0.1)
 
 
-async def _send(machine: Machine, value: bytes, *, acks_all: bool) -> bool:
+async def _send(machine: Machine, value: bytes, *, acks_all: bool, topic: str = "orders") -> bool:
     assert machine.broker is not None
     node = machine.broker.node
     batch = bytearray(encode_values([value], timestamp=TimestampMs(node.clock.wall_ms())))
-    pending = begin(node.find("orders", b"", 0), batch, now_ms=node.clock.wall_ms(), acks_all=acks_all)
+    pending = begin(node.find(topic, b"", 0), batch, now_ms=node.clock.wall_ms(), acks_all=acks_all)
     (produced,) = await finish([pending], timeout_ms=5000)
     return produced.error is None
 
@@ -140,3 +141,28 @@ async def test_a_leader_that_is_cut_off_acknowledges_nothing_and_gives_up_what_n
     await send(cluster, b"after")
     await until(lambda: len({tuple(values_on(machine)) for machine in cluster.up}) == 1)
     assert unique(values_on(lost)) == [b"before", b"meanwhile", b"after"]
+
+
+@with_three
+async def test_a_partition_that_is_new_is_copied_although_its_followers_wait_at_its_leader_already(
+    cluster: SimCluster,
+) -> None:
+    """A long fetch that is under way does not name it, and would be answered half a second later."""
+    loop = asyncio.get_running_loop()
+    for number in range(6):
+        topic = f"new-{number}"
+        assert await cluster[1].create_topic(topic, replication=3)
+        await until(lambda topic=topic: all(_keeps(machine, topic) for machine in cluster.up))  # type: ignore[misc]
+        began = loop.time()
+        leader = next(machine for machine in cluster.up if _leads(machine, topic))
+        assert await leader.host.run(_send(leader, b"first", acks_all=True, topic=topic))
+        assert loop.time() - began < FETCH_WAIT_MS / 1000 / 2
+
+
+def _keeps(machine: Machine, topic: str) -> bool:
+    return machine.broker is not None and machine.broker.node.partitions.named(topic, 0) is not None
+
+
+def _leads(machine: Machine, topic: str) -> bool:
+    partition = machine.broker.node.partitions.named(topic, 0) if machine.broker else None
+    return partition is not None and partition.leading is not None

@@ -1,7 +1,8 @@
 """Following: this broker copies the partitions that others lead, with one long fetch under way to each leader.
 
 What a fetch brings is appended and synced before the next one asks for what follows: that question tells the leader
-what is safe here. What to do with an answer is decided by core/replication/following.py.
+what is safe here. What to do with an answer is decided by core/replication/following.py. A fetch that waits is given
+up for one that asks for more, when a partition comes to be followed, or has a new leader.
 
 Invariant: a log changes here only by the answer to a fetch of the leader epoch that the partition is still in.
 Driven by partitions.py, which tells of changes, and by its own tasks.
@@ -43,7 +44,7 @@ from millpond.protocol.records import parse_header
 FETCH_WAIT_MS = 500
 FETCH_BYTES_MAX = 16 * MIB
 PARTITION_BYTES_MAX = 4 * MIB
-PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX = 0.05, 0.5
+PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX = 0.02, 0.5
 """After a refusal, or a leader that does not answer."""
 
 Fetch = Callable[[int, FetchRequest], Awaitable[FetchResponse | None]]
@@ -82,6 +83,12 @@ class Followers:
         self._broker_epoch = broker_epoch
         self._on_error = on_error
         self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._copying: dict[int, frozenset[tuple[Partition, LeaderEpoch]]] = {}
+        """What was to be copied from each leader when it was asked last."""
+        self._asking: set[int] = set()
+        """Leaders whose answer is waited for."""
+        self._outdated: set[int] = set()
+        """Leaders of which more is to be copied than they were asked for."""
         self._changed = asyncio.Event()
         partitions.listen(self._look_again)
 
@@ -89,9 +96,16 @@ class Followers:
         """Leaders may have changed: each has a task for as long as anything is to be copied from it."""
         self._changed.set()
         self._changed = asyncio.Event()
-        for leader in {leader for leader, _ in self._followed()} - self._tasks.keys():
-            task = asyncio.get_running_loop().create_task(self._follow(leader))
-            self._tasks[leader] = task
+        followed: dict[int, set[tuple[Partition, LeaderEpoch]]] = {}
+        for leader, partition in self._followed():
+            followed.setdefault(leader, set()).add((partition, partition.leader_epoch))
+        for leader, partitions in followed.items():
+            if leader not in self._tasks:
+                self._tasks[leader] = asyncio.get_running_loop().create_task(self._follow(leader))
+            elif leader in self._copying and not partitions <= self._copying[leader]:
+                self._outdated.add(leader)
+                if leader in self._asking:
+                    self._tasks[leader].cancel()
 
     def _followed(self) -> Iterator[tuple[int, Partition]]:
         image = self._image()
@@ -119,6 +133,8 @@ class Followers:
                 if not ready:
                     await self._pause(min(pauses) - now if pauses else PAUSE_SECONDS_MAX)
                     continue
+                self._outdated.discard(leader)
+                self._copying[leader] = frozenset((each, each.leader_epoch) for each in mine)
                 paused = await self._fetch_once(leader, ready, until=min(pauses, default=None))
                 not_before = {each: until for each, until in not_before.items() if until > now}
                 not_before |= dict.fromkeys(paused, asyncio.get_running_loop().time() + self._pause_seconds())
@@ -128,6 +144,7 @@ class Followers:
         finally:
             if self._tasks.get(leader) is asyncio.current_task():
                 del self._tasks[leader]
+                self._copying.pop(leader, None)
 
     def _pause_seconds(self) -> float:
         return self._rng.uniform(PAUSE_SECONDS_MIN, PAUSE_SECONDS_MIN * 4)
@@ -159,9 +176,9 @@ class Followers:
         }
         if not asked:
             return ready
-        response = await self._fetch(leader, self._request(list(asked.values()), wait_ms))
+        response = await self._ask(leader, self._request(list(asked.values()), wait_ms))
         if response is None or response.error_code:
-            return ready
+            return [] if leader in self._outdated else ready
         answers = [
             (asked[topic.topic_id, part.partition_index], part)
             for topic in response.responses
@@ -175,6 +192,21 @@ class Followers:
             if each.partition.leader_epoch == each.leader_epoch and not part.error_code:
                 each.partition.learn_high_watermark(Offset(part.high_watermark))
         return paused
+
+    async def _ask(self, leader: int, request: FetchRequest) -> FetchResponse | None:
+        """None where no answer came, or is not waited for any more."""
+        if leader in self._outdated:
+            return None
+        self._asking.add(leader)
+        try:
+            return await self._fetch(leader, request)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if leader not in self._outdated or task is None or task.uncancel() > 0:
+                raise  # it is closed, perhaps besides
+            return None
+        finally:
+            self._asking.discard(leader)
 
     def _request(self, asked: list[Asked], wait_ms: int) -> FetchRequest:
         by_topic: dict[bytes, list[FetchPartition]] = {}

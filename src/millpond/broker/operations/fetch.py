@@ -8,6 +8,7 @@ Driven by the front doors. Waits on the partitions themselves: an append wakes e
 import asyncio
 from typing import NamedTuple
 
+from millpond.broker.drivers.follower_waits import Question
 from millpond.broker.drivers.partition import Partition
 from millpond.core.replication.following import DivergingEpoch, diverging
 from millpond.model.errors import MillpondError
@@ -57,15 +58,19 @@ def fetch_now(wanted: list[Wanted], *, bytes_min: int, bytes_max: int) -> list[F
     return fetched
 
 
-async def fetch(wanted: list[Wanted], *, bytes_min: int, bytes_max: int, wait_ms: int) -> list[Fetched]:
-    """The same, when there is enough or the time is up."""
+async def fetch(
+    wanted: list[Wanted], *, bytes_min: int, bytes_max: int, wait_ms: int, question: Question | None = None
+) -> list[Fetched]:
+    """The same, when there is enough or the time is up; nothing, where a follower asks something else since."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + wait_ms / 1000
     while (fetched := fetch_now(wanted, bytes_min=bytes_min, bytes_max=bytes_max)) is None:
         if loop.time() >= deadline:
             bytes_min = 0
         else:
-            await _wait_for_more(wanted, deadline)
+            await _wait_for_more(wanted, deadline, question)
+            if question is not None and question.is_replaced:
+                return [Fetched() for _ in wanted]
     return fetched
 
 
@@ -131,11 +136,13 @@ def _read_for(follower: Follower, partition: Partition, wanted: Wanted, bytes_le
     return Fetched(data, partition.high_watermark, log.start_offset, has_more=has_more, next_offset=next_offset)
 
 
-async def _wait_for_more(wanted: list[Wanted], deadline: float) -> None:
+async def _wait_for_more(wanted: list[Wanted], deadline: float, question: Question | None) -> None:
     waits = [(each.partition, each.follower is not None) for each in wanted if isinstance(each.partition, Partition)]
     loop = asyncio.get_running_loop()
     waiter = loop.create_future()
     timer = loop.call_at(deadline, _end_wait, waiter)
+    if question is not None:
+        question.waiter = waiter
     for partition, is_followed in waits:
         partition.add_waiter(waiter, for_follower=is_followed)
     try:

@@ -9,6 +9,7 @@ Version notes: to 12 topics go by name, from 13 by id.
 from collections.abc import Awaitable
 
 from millpond.api.kafka.context import Context
+from millpond.broker.drivers.follower_waits import Question
 from millpond.broker.node import Node
 from millpond.broker.operations.fetch import Fetched, Follower, Wanted, fetch, fetch_now
 from millpond.model.errors import NotABroker
@@ -25,13 +26,17 @@ NO_REPLICA = -1
 
 
 def answer(node: Node, request: FetchRequest, context: Context) -> Awaitable[FetchResponse] | FetchResponse:
-    context.answer_alone()
     broker, broker_epoch = _replica(request)
     if broker not in (NO_REPLICA, context.broker):
         error = NotABroker(
             f"the request says it is broker {broker}'s, and the connection has not proved to be that broker"
         )
         return _response(request, [Fetched(error=error) for topic in request.topics for _ in topic.partitions])
+    if broker == NO_REPLICA:
+        context.answer_alone()
+        question = None
+    else:
+        question = node.follower_waits.ask(broker)
     wanted = [
         Wanted(
             node.find(topic.topic, topic.topic_id, part.partition),
@@ -50,7 +55,7 @@ def answer(node: Node, request: FetchRequest, context: Context) -> Awaitable[Fet
     fetched = fetch_now(wanted, bytes_min=bytes_min, bytes_max=bytes_max)
     if fetched is not None:
         return _response(request, fetched)
-    return _wait(request, wanted, bytes_min, bytes_max)
+    return _wait(request, wanted, bytes_min, bytes_max, question)
 
 
 def _replica(request: FetchRequest) -> tuple[int, int]:
@@ -59,8 +64,12 @@ def _replica(request: FetchRequest) -> tuple[int, int]:
     return (state.replica_id, state.replica_epoch) if state is not None else (request.replica_id, -1)
 
 
-async def _wait(request: FetchRequest, wanted: list[Wanted], bytes_min: int, bytes_max: int) -> FetchResponse:
-    fetched = await fetch(wanted, bytes_min=bytes_min, bytes_max=bytes_max, wait_ms=request.max_wait_ms)
+async def _wait(
+    request: FetchRequest, wanted: list[Wanted], bytes_min: int, bytes_max: int, question: Question | None
+) -> FetchResponse:
+    fetched = await fetch(
+        wanted, bytes_min=bytes_min, bytes_max=bytes_max, wait_ms=request.max_wait_ms, question=question
+    )
     return _response(request, fetched)
 
 
