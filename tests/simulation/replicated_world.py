@@ -212,7 +212,7 @@ class World:
         try:
             await machine.start()
             self.watch(machine)
-            if machine is self.guest and self.guest_forgot:
+            if machine is self.guest and self.guest_forgot and not self.is_calm:
                 self.guest_forgot = False
                 self.cut_power_of_a_leader(machine.node_id)
             until = self.sim.loop.time() + seconds

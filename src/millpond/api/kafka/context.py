@@ -6,6 +6,8 @@ Made by dispatch.py for each request.
 from collections.abc import Callable
 from typing import NamedTuple
 
+from millpond.broker.drivers.doorkeeper import Session
+
 
 class Context(NamedTuple):
     version: int
@@ -18,5 +20,10 @@ class Context(NamedTuple):
     """Said by a handler whose answer may be large: nothing more is taken from the connection until it is out."""
     when_lost: Callable[[Callable[[], object]], None]
     """Has something done once the connection is gone."""
-    broker: int | None = None
-    """The broker of this cluster that the connection has proved to be; None for clients, whatever they claim."""
+    session: Session | None = None
+    """Of another broker; clients have none."""
+
+    @property
+    def broker(self) -> int | None:
+        """The broker of this cluster that the connection has proved to be; None for clients, whatever they claim."""
+        return None if self.session is None else self.session.broker

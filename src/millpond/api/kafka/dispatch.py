@@ -167,7 +167,7 @@ def _context(header: RequestHeader, connection: Connection) -> Context:
         connection.close,
         connection.answer_alone,
         connection.when_lost,
-        None if connection.extra is None else connection.extra.broker,
+        connection.extra,
     )
 
 

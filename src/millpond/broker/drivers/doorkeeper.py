@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from millpond.broker.drivers.follower_waits import Question
 from millpond.broker.drivers.links import Identity
 from millpond.core.cluster.handshake import NONCE_BYTES, Handshake, Side
 from millpond.model.ports import Rng
@@ -28,6 +29,15 @@ class Session:
     broker: int | None = None
     is_meeting: bool = False
     """It asked for nobody in particular, and may ask nothing but who is here."""
+    question: Question | None = None
+    """The last fetch of a follower."""
+
+    def ask(self) -> Question:
+        """The next one, in the place of the last."""
+        if self.question is not None:
+            self.question.replace()
+        self.question = Question()
+        return self.question
 
 
 class Doorkeeper:

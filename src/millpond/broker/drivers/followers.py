@@ -1,16 +1,20 @@
-"""Following: this broker copies the partitions that others lead, with one long fetch under way to each leader.
+"""Following: this broker copies the partitions that others lead, with one long fetch or two under way to each leader.
 
 What a fetch brings is appended and synced before the next one asks for what follows: that question tells the leader
 what is safe here. What to do with an answer is decided by core/replication/following.py. A fetch that waits is given
 up for one that asks for more, when a partition comes to be followed, or has a new leader.
 
-Invariant: a log changes here only by the answer to a fetch of the leader epoch that the partition is still in.
+Where many partitions are copied from a leader, those that were busy of late are asked for in a stream of their own: a
+message costs something for each partition that is named in a fetch, on both sides, and most are quiet.
+
+Invariants: a log changes here only by the answer to a fetch of the leader epoch that the partition is still in; each
+partition is in one stream, and no other asks for it meanwhile.
 Driven by partitions.py, which tells of changes, and by its own tasks.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, Protocol
 
 from millpond.broker.drivers.partition import Partition
 from millpond.broker.drivers.partitions import PartitionTable
@@ -47,8 +51,22 @@ PARTITION_BYTES_MAX = 4 * MIB
 PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX = 0.02, 0.5
 """After a refusal, or a leader that does not answer."""
 
-Fetch = Callable[[int, FetchRequest], Awaitable[FetchResponse | None]]
-"""Asks a broker; None where no answer came."""
+FEW = 8
+"""As many partitions of one leader are asked for together, busy or not."""
+BUSY_SECONDS = 5.0
+"""A partition is busy for so long after something was copied."""
+
+
+class Fetch(Protocol):
+    async def __call__(self, leader: int, request: FetchRequest, *, is_quiet: bool) -> FetchResponse | None:
+        """None where no answer came."""
+
+
+class Stream(NamedTuple):
+    """Fetches that follow one another."""
+
+    leader: int
+    is_quiet: bool
 
 
 class Asked(NamedTuple):
@@ -82,37 +100,52 @@ class Followers:
         self._image = image
         self._broker_epoch = broker_epoch
         self._on_error = on_error
-        self._tasks: dict[int, asyncio.Task[None]] = {}
-        self._copying: dict[int, frozenset[tuple[Partition, LeaderEpoch]]] = {}
-        """What was to be copied from each leader when it was asked last."""
-        self._asking: set[int] = set()
-        """Leaders whose answer is waited for."""
-        self._outdated: set[int] = set()
-        """Leaders of which more is to be copied than they were asked for."""
+        self._streams: dict[Stream, list[Partition]] = {}
+        """What each copies."""
+        self._busy_until: dict[Partition, float] = {}
+        self._tasks: dict[Stream, asyncio.Task[None]] = {}
+        self._asked: dict[Stream, frozenset[tuple[Partition, LeaderEpoch]]] = {}
+        """What each was to copy when it asked last."""
+        self._waiting: set[Stream] = set()
+        """Those that wait for an answer."""
+        self._outdated: set[Stream] = set()
+        """Those that have more to copy than they asked for."""
         self._changed = asyncio.Event()
         partitions.listen(self._look_again)
 
     def _look_again(self) -> None:
-        """Leaders may have changed: each has a task for as long as anything is to be copied from it."""
+        """Leaders may have changed."""
         self._changed.set()
         self._changed = asyncio.Event()
-        followed: dict[int, set[tuple[Partition, LeaderEpoch]]] = {}
-        for leader, partition in self._followed():
-            followed.setdefault(leader, set()).add((partition, partition.leader_epoch))
-        for leader, partitions in followed.items():
-            if leader not in self._tasks:
-                self._tasks[leader] = asyncio.get_running_loop().create_task(self._follow(leader))
-            elif leader in self._copying and not partitions <= self._copying[leader]:
-                self._outdated.add(leader)
-                if leader in self._asking:
-                    self._tasks[leader].cancel()
+        self._arrange()
 
-    def _followed(self) -> Iterator[tuple[int, Partition]]:
+    def _arrange(self) -> None:
+        """Each stream has a task for as long as it has anything to copy."""
+        self._streams = self._arranged()
+        for stream, partitions in self._streams.items():
+            if stream not in self._tasks:
+                self._tasks[stream] = asyncio.get_running_loop().create_task(self._run(stream))
+            elif stream in self._asked and not _epochs(partitions) <= self._asked[stream]:
+                self._outdated.add(stream)
+                if stream in self._waiting:
+                    self._tasks[stream].cancel()
+
+    def _arranged(self) -> dict[Stream, list[Partition]]:
+        by_leader: dict[int, list[Partition]] = {}
         image = self._image()
         for partition in self._partitions:
             facts = image.partition(partition.at)
             if facts is not None and facts.leader not in (NO_LEADER, self._node_id):
-                yield facts.leader, partition
+                by_leader.setdefault(facts.leader, []).append(partition)
+        self._busy_until = {
+            each: until for each, until in self._busy_until.items() if self._partitions.named(*each.at) is each
+        }
+        streams: dict[Stream, list[Partition]] = {}
+        for leader, partitions in by_leader.items():
+            for each in partitions:
+                is_quiet = len(partitions) > FEW and each not in self._busy_until
+                streams.setdefault(Stream(leader, is_quiet), []).append(each)
+        return streams
 
     async def close(self) -> None:
         tasks = list(self._tasks.values())
@@ -121,30 +154,48 @@ class Followers:
         if tasks:
             await asyncio.wait(tasks)
 
-    # One leader
+    # One stream
 
-    async def _follow(self, leader: int) -> None:
+    async def _run(self, stream: Stream) -> None:
         not_before: dict[Partition, float] = {}
+        loop = asyncio.get_running_loop()
         try:
-            while mine := [partition for of, partition in self._followed() if of == leader]:
-                now = asyncio.get_running_loop().time()
+            while mine := self._streams.get(stream):
+                now = loop.time()
                 ready = [each for each in mine if not_before.get(each, 0) <= now and each.log.failure is None]
                 pauses = [until for each in mine if (until := not_before.get(each, 0)) > now]
                 if not ready:
                     await self._pause(min(pauses) - now if pauses else PAUSE_SECONDS_MAX)
                     continue
-                self._outdated.discard(leader)
-                self._copying[leader] = frozenset((each, each.leader_epoch) for each in mine)
-                paused = await self._fetch_once(leader, ready, until=min(pauses, default=None))
+                self._outdated.discard(stream)
+                self._asked[stream] = _epochs(mine)
+                paused = await self._fetch_once(stream, ready, until=min(pauses, default=None))
                 not_before = {each: until for each, until in not_before.items() if until > now}
-                not_before |= dict.fromkeys(paused, asyncio.get_running_loop().time() + self._pause_seconds())
-                not_before |= dict.fromkeys(filter(self._is_moving_here, mine), self._throttled_until)
+                if paused:
+                    not_before |= dict.fromkeys(paused, loop.time() + self._pause_seconds())
+                if self._throttled_until > now:
+                    not_before |= dict.fromkeys(filter(self._is_moving_here, mine), self._throttled_until)
         except Exception as error:
             self._on_error(error)
         finally:
-            if self._tasks.get(leader) is asyncio.current_task():
-                del self._tasks[leader]
-                self._copying.pop(leader, None)
+            if self._tasks.get(stream) is asyncio.current_task():
+                del self._tasks[stream]
+                self._asked.pop(stream, None)
+
+    def _note_busy(self, stream: Stream, copied: list[Partition]) -> None:
+        """A partition changes streams where it is in neither's fetch: when the one it leaves has taken an answer."""
+        now = asyncio.get_running_loop().time()
+        for each in copied:
+            self._busy_until[each] = now + BUSY_SECONDS
+        if stream.is_quiet:
+            is_arranged = not copied
+        else:
+            over = [each for each in self._streams.get(stream, ()) if self._busy_until.get(each, now + 1) <= now]
+            for each in over:
+                del self._busy_until[each]
+            is_arranged = not over
+        if not is_arranged:
+            self._arrange()
 
     def _pause_seconds(self) -> float:
         return self._rng.uniform(PAUSE_SECONDS_MIN, PAUSE_SECONDS_MIN * 4)
@@ -155,6 +206,8 @@ class Followers:
 
     def _throttle(self, size_bytes: int) -> None:
         """What came of moving partitions has to last for a while."""
+        if not size_bytes:
+            return
         seconds = size_bytes / self._throttled_bytes_per_second()
         self._throttled_until = max(self._throttled_until, asyncio.get_running_loop().time()) + seconds
 
@@ -164,7 +217,7 @@ class Followers:
         await asyncio.wait([changed], timeout=seconds)
         changed.cancel()
 
-    async def _fetch_once(self, leader: int, ready: list[Partition], *, until: float | None) -> list[Partition]:
+    async def _fetch_once(self, stream: Stream, ready: list[Partition], *, until: float | None) -> list[Partition]:
         """Returns those that should pause."""
         loop = asyncio.get_running_loop()
         await self._sync_what_came_before(ready)
@@ -176,41 +229,42 @@ class Followers:
         }
         if not asked:
             return ready
-        response = await self._ask(leader, self._request(list(asked.values()), wait_ms))
+        response = await self._ask(stream, self._request(list(asked.values()), wait_ms))
         if response is None or response.error_code:
-            return [] if leader in self._outdated else ready
+            return [] if stream in self._outdated else ready
         answers = [
             (asked[topic.topic_id, part.partition_index], part)
             for topic in response.responses
             for part in topic.partitions
             if (topic.topic_id, part.partition_index) in asked
         ]
-        self._throttle(sum(len(part.records or b"") for each, part in answers if self._is_moving_here(each.partition)))
+        copied = [(each.partition, len(part.records)) for each, part in answers if part.records]
+        self._throttle(sum(size for partition, size in copied if self._is_moving_here(partition)))
         paused = [each.partition for each, part in answers if not await self._take(each, part)]
-        await self._sync([each.partition for each, part in answers if part.records])
+        await self._sync([partition for partition, _ in copied])
         for each, part in answers:
             if each.partition.leader_epoch == each.leader_epoch and not part.error_code:
                 each.partition.learn_high_watermark(Offset(part.high_watermark))
+        self._note_busy(stream, [partition for partition, _ in copied])
         return paused
 
-    async def _ask(self, leader: int, request: FetchRequest) -> FetchResponse | None:
+    async def _ask(self, stream: Stream, request: FetchRequest) -> FetchResponse | None:
         """None where no answer came, or is not waited for any more."""
-        if leader in self._outdated:
+        if stream in self._outdated:
             return None
-        self._asking.add(leader)
+        self._waiting.add(stream)
         try:
-            return await self._fetch(leader, request)
+            return await self._fetch(stream.leader, request, is_quiet=stream.is_quiet)
         except asyncio.CancelledError:
             task = asyncio.current_task()
-            if leader not in self._outdated or task is None or task.uncancel() > 0:
+            if stream not in self._outdated or task is None or task.uncancel() > 0:
                 raise  # it is closed, perhaps besides
             return None
         finally:
-            self._asking.discard(leader)
+            self._waiting.discard(stream)
 
     def _request(self, asked: list[Asked], wait_ms: int) -> FetchRequest:
         by_topic: dict[bytes, list[FetchPartition]] = {}
-        throttled_bytes_max = min(PARTITION_BYTES_MAX, self._throttled_bytes_per_second())
         for partition, leader_epoch, offset in asked:
             log = partition.log
             epoch = last_fetched_epoch(log.epochs, log_start=log.start_offset, log_end=offset)
@@ -221,7 +275,7 @@ class Followers:
                     fetch_offset=offset,
                     last_fetched_epoch=epoch,
                     log_start_offset=log.start_offset,
-                    partition_max_bytes=throttled_bytes_max if self._is_moving_here(partition) else PARTITION_BYTES_MAX,
+                    partition_max_bytes=self._bytes_max(partition),
                 )
             )
         return FetchRequest(
@@ -231,6 +285,10 @@ class Followers:
             max_bytes=FETCH_BYTES_MAX,
             topics=[FetchTopic(topic_id=topic_id, partitions=parts) for topic_id, parts in by_topic.items()],
         )
+
+    def _bytes_max(self, partition: Partition) -> int:
+        is_moving = self._is_moving_here(partition)
+        return min(PARTITION_BYTES_MAX, self._throttled_bytes_per_second()) if is_moving else PARTITION_BYTES_MAX
 
     # One answer
 
@@ -269,11 +327,17 @@ class Followers:
     async def _sync(self, partitions: list[Partition]) -> None:
         """All of them at once; a log that fails refuses from then on, and is not asked for again."""
         flushes = [each.log.flush() for each in partitions if each.is_flushed_by_group]
+        if not flushes:
+            return
         for outcome in await asyncio.gather(*flushes, return_exceptions=True):
             if isinstance(outcome, BaseException) and not isinstance(outcome, LogClosed):
                 if not isinstance(outcome, StorageError):
                     raise outcome
                 self._on_error(outcome)
+
+
+def _epochs(partitions: Iterable[Partition]) -> frozenset[tuple[Partition, LeaderEpoch]]:
+    return frozenset((each, each.leader_epoch) for each in partitions)
 
 
 def _is_still_followed(asked: Asked) -> bool:

@@ -102,6 +102,7 @@ class Purpose(Enum):
     CHANGES = "changes"
     HEARTBEATS = "heartbeats"
     COPIES = "copies"
+    QUIET_COPIES = "quiet copies"
     STATES = "states"
     LETTERS = "letters"
     QUEUES = "queues"
@@ -110,6 +111,7 @@ class Purpose(Enum):
 
 _ANSWER_BYTES_MAX = {
     Purpose.COPIES: COPIES_BYTES_MAX,
+    Purpose.QUIET_COPIES: COPIES_BYTES_MAX,
     Purpose.STATES: STATES_BYTES_MAX,
     Purpose.QUEUES: COPIES_BYTES_MAX,
 }
@@ -438,13 +440,12 @@ class Links:
         tellings = (self.heartbeat(each, broker_epoch=-1, until=until, at=at) for each in brokers)
         await asyncio.gather(*tellings)
 
-    async def fetch(self, leader: int, request: FetchRequest) -> FetchResponse | None:
-        """None where no answer came."""
+    async def fetch(self, leader: int, request: FetchRequest, *, is_quiet: bool) -> FetchResponse | None:
+        """None where no answer came. What is quiet has a connection of its own, to wait on."""
+        purpose = Purpose.QUIET_COPIES if is_quiet else Purpose.COPIES
         until = self._loop.time() + request.max_wait_ms / 1000 + ANSWER_SECONDS
         try:
-            return await self._link(leader, Purpose.COPIES).request(
-                request, FetchResponse, until, version=FETCH_VERSION
-            )
+            return await self._link(leader, purpose).request(request, FetchResponse, until, version=FETCH_VERSION)
         except (Unanswered, MalformedMessage):
             return None
 

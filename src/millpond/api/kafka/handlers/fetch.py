@@ -32,11 +32,11 @@ def answer(node: Node, request: FetchRequest, context: Context) -> Awaitable[Fet
             f"the request says it is broker {broker}'s, and the connection has not proved to be that broker"
         )
         return _response(request, [Fetched(error=error) for topic in request.topics for _ in topic.partitions])
-    if broker == NO_REPLICA:
+    if broker == NO_REPLICA or context.session is None:
         context.answer_alone()
         question = None
     else:
-        question = node.follower_waits.ask(broker)
+        question = context.session.ask()
     wanted = [
         Wanted(
             node.find(topic.topic, topic.topic_id, part.partition),
