@@ -128,6 +128,7 @@ class Followers:
             elif stream in self._asked and not _epochs(partitions) <= self._asked[stream]:
                 self._outdated.add(stream)
                 if stream in self._waiting:
+                    self._waiting.remove(stream)  # a second time would be taken for the end
                     self._tasks[stream].cancel()
 
     def _arranged(self) -> dict[Stream, list[Partition]]:
@@ -258,7 +259,7 @@ class Followers:
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if stream not in self._outdated or task is None or task.uncancel() > 0:
-                raise  # it is closed, perhaps besides
+                raise  # this broker stops, perhaps besides
             return None
         finally:
             self._waiting.discard(stream)

@@ -64,14 +64,15 @@ async def fetch(
     """The same, when there is enough or the time is up; nothing, where a follower asks something else since."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + wait_ms / 1000
-    while (fetched := fetch_now(wanted, bytes_min=bytes_min, bytes_max=bytes_max)) is None:
+    while question is None or not question.is_replaced:
+        fetched = fetch_now(wanted, bytes_min=bytes_min, bytes_max=bytes_max)
+        if fetched is not None:
+            return fetched
         if loop.time() >= deadline:
             bytes_min = 0
         else:
             await _wait_for_more(wanted, deadline, question)
-            if question is not None and question.is_replaced:
-                return [Fetched() for _ in wanted]
-    return fetched
+    return [Fetched() for _ in wanted]
 
 
 def _count(wanted: list[Wanted], fetched: list[Fetched]) -> None:
