@@ -65,10 +65,13 @@ def _with_kcat(cluster: RunningCluster, directory: Path, topic: str, count: int)
         raise RuntimeError(f"kcat failed: {done.stderr[-500:]}")
 
 
-def at_a_rate(cluster: RunningCluster, *, messages_per_s: int, seconds: float) -> list[Row]:
+def at_a_rate(
+    cluster: RunningCluster, *, messages_per_s: int, seconds: float, partitions: int, linger_ms: int
+) -> list[Row]:
     """How long each message takes from `produce` to its acknowledgement, as librdkafka counts it."""
-    cluster.make_topic("at-a-rate", partitions=PARTITIONS)
-    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "linger.ms": 1})
+    topic = f"at-a-rate-{partitions}-{linger_ms}"
+    cluster.make_topic(topic, partitions=partitions)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "linger.ms": linger_ms})
     times: list[float] = []
     errors: list[KafkaError] = []
 
@@ -82,7 +85,7 @@ def at_a_rate(cluster: RunningCluster, *, messages_per_s: int, seconds: float) -
     sent = 0
     while (elapsed := time.perf_counter() - begin) < seconds:
         while sent < elapsed * messages_per_s:
-            producer.produce("at-a-rate", MESSAGE, partition=sent % PARTITIONS, on_delivery=on_delivery)
+            producer.produce(topic, MESSAGE, partition=sent % partitions, on_delivery=on_delivery)
             sent += 1
         producer.poll(_TICK_SECONDS)
     producer.flush(_SECONDS_MAX)
@@ -90,7 +93,8 @@ def at_a_rate(cluster: RunningCluster, *, messages_per_s: int, seconds: float) -
         raise RuntimeError(f"{sent - len(times):,} of {sent:,} messages were not acknowledged: {errors[:1]}")
     times.sort()
     section = f"produce, {messages_per_s:,} messages/s"
+    what = f"{partitions} partition{'s' if partitions > 1 else ''}, linger {linger_ms} ms"
     return [
-        Row(section=section, name=name, value=percentile(times, share) * 1000, unit="ms")
+        Row(section=section, name=f"{what}, {name}", value=percentile(times, share) * 1000, unit="ms")
         for name, share in (("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999))
     ]

@@ -25,8 +25,10 @@ class Scale:
 
 
 FULL = Scale(name="full", kills=30, messages=500_000, rate_seconds=10.0, missed_megabytes=500)
-QUICK = Scale(name="quick", kills=1, messages=10_000, rate_seconds=1.0, missed_megabytes=2)
+QUICK = Scale(name="quick", kills=1, messages=10_000, rate_seconds=0.3, missed_megabytes=2)
 RATE = 10_000
+WAYS_AT_A_RATE = ((1, 1), (1, 5), (3, 1), (3, 5))
+"""Partitions, and how long the producer gathers messages, in milliseconds; 5 is librdkafka's own."""
 
 
 def measure(console: Console, place: Workspace, *, quick: bool) -> dict[str, Any]:
@@ -60,7 +62,17 @@ def _running(place: Workspace) -> Iterator[RunningCluster]:
 def _speed(place: Workspace, scale: Scale) -> list[Row]:
     with _running(place) as cluster, place.directory() as directory:
         return [
-            *producing.at_a_rate(cluster, messages_per_s=RATE, seconds=scale.rate_seconds),
+            *(
+                row
+                for partitions, linger_ms in WAYS_AT_A_RATE
+                for row in producing.at_a_rate(
+                    cluster,
+                    messages_per_s=RATE,
+                    seconds=scale.rate_seconds,
+                    partitions=partitions,
+                    linger_ms=linger_ms,
+                )
+            ),
             *producing.batched(cluster, directory, messages=scale.messages),
         ]
 
