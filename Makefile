@@ -38,7 +38,7 @@ format: .venv/.ready  ## rewrite the source in the one format
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-bench: .venv/.ready $(KERNEL)  ## measure, beside raw system calls and other brokers: make bench [ONLY=storage|broker|cluster|client|http|grpc|queues]
+bench: .venv/.ready $(KERNEL)  ## measure, beside raw system calls and other brokers: make bench [ONLY=storage|broker|cluster|client|http|grpc|queues|pipeline]
 	@$(BIN)/python -m bench $(ONLY)
 
 peers: .venv/.ready  ## fetch other brokers into bench/.peers, for the bench to stand beside
