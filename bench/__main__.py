@@ -1,4 +1,4 @@
-"""`python -m bench [storage|broker|cluster|client|http|grpc|queues|pipeline|all]`: tables, and JSON in bench/results."""
+"""`python -m bench [storage|broker|cluster|client|http|grpc|queues|pipeline|all]`; writes bench/results."""
 
 import argparse
 import json
@@ -25,7 +25,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m bench",
         description="The storage engine beside plain system calls, the broker beside its peers, a cluster of three, "
-        "the client beside others, the HTTP door beside a bare framework, the source and sink for Spark beside its own.",
+        "the client beside others, the HTTP door beside a bare framework, what Spark reads and writes beside its own.",
     )
     parser.add_argument(
         "what",

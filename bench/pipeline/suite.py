@@ -2,8 +2,8 @@
 
 Beside them stand a source that has its Arrow batches ready, which is the ceiling, and the same data as Parquet. All do
 the same work in turns, in one session on `local[2]`, and the median of the ratios of neighbours counts. The CPU is that
-of Spark's JVM and its Python workers; the broker's is not counted. A first round is for the compilers. Spark's connector
-is fetched by Maven, where that is installed.
+of Spark's JVM and its Python workers; the broker's is not counted. A first round is for the compilers. The connector is
+fetched by Maven, where that is installed.
 Driven by bench/__main__.py.
 """
 
@@ -90,8 +90,8 @@ def measure(console: Console, place: Workspace, *, quick: bool) -> dict[str, Any
     _print_runs(console, runs, scale.rows)
     print_tables(console, rows)
     console.print(
-        f"{len(next(iter(runs.values())))} rounds of {scale.rows:,} rows, {sizes.key_bytes} + {sizes.value_bytes} B each, "
-        f"{'with' if KERNEL else 'without'} the compiled kernel; others used {others_cores:.1f} cores meanwhile."
+        f"{len(next(iter(runs.values())))} rounds of {scale.rows:,} rows of {sizes.key_bytes} + {sizes.value_bytes} B,"
+        f" {'with' if KERNEL else 'without'} the compiled kernel; others used {others_cores:.1f} cores meanwhile."
     )
     return {
         "scale": scale.name,

@@ -18,11 +18,12 @@ from millpond.model.ids import Offset
 from millpond.pipeline import decode, kernel
 from millpond.pipeline.columns import TYPES
 from millpond.pipeline.values import JsonValues
-from millpond.protocol.records import NewRecord, encode_batch, parse_header
+from millpond.protocol.records import Codec, NewRecord, encode_batch, parse_header
 from millpond.protocol.records.header import CRC_AT, CRC_START
 from tests.pipeline.logs import batches
 
 ALL = tuple(TYPES)
+LAST_OFFSET_DELTA_AT, RECORD_COUNT_AT = 23, 57
 EXAMPLES = int(os.environ.get("KERNEL_EXAMPLES", "40"))
 """Thousands, after a change of kernel.c: KERNEL_EXAMPLES=5000 python -m pytest tests/pipeline/test_kernel.py"""
 needs_kernel = pytest.mark.skipif(
@@ -69,6 +70,15 @@ def test_bytes_that_lie_are_the_same_refusal(log: list[bytes], changes: list[tup
             changed[at] = byte
     changed[CRC_AT:CRC_START] = crc32c(bytes(changed[CRC_START:])).to_bytes(4, "big")
     assert rows(bytes(changed)) == pure_rows(bytes(changed))
+
+
+def test_a_batch_that_claims_more_records_than_it_has_room_for_gets_no_memory() -> None:
+    changed = bytearray(encode_batch([NewRecord(b"coffee")], codec=Codec.LZ4))
+    changed[LAST_OFFSET_DELTA_AT : LAST_OFFSET_DELTA_AT + 4] = (3_999_999).to_bytes(4, "big")
+    changed[RECORD_COUNT_AT : RECORD_COUNT_AT + 4] = (4_000_000).to_bytes(4, "big")
+    changed[CRC_AT:CRC_START] = crc32c(bytes(changed[CRC_START:])).to_bytes(4, "big")
+    with patch.object(kernel, "_Columns", side_effect=AssertionError), pytest.raises(MillpondError, match="4000000"):
+        decode.decode_batches(bytes(changed), topic="orders", partition=3, columns=ALL)
 
 
 FLAT = pa.struct(

@@ -105,7 +105,7 @@ def _decode(
         if decoded is not None:
             arrays = [_decoded_column(name, decoded, topic, partition) for name in columns]
             return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(columns))
-    content = _Content.of(batches)
+    content = _Content.of(data, part)
     try:
         fields = _read_fields(content, with_headers="headers" in columns)
     except Unreadable:
@@ -169,13 +169,18 @@ class _Content:
     ends: list[int]
 
     @classmethod
-    def of(cls, batches: Sequence[Found]) -> "_Content":
-        headers = [header for header, _ in batches]
-        contents = [content for _, content in batches]
-        ends = np.cumsum([len(content) for content in contents]).tolist()
-        whole = contents[0] if len(contents) == 1 else np.concatenate(contents)
+    def of(cls, data: Buffer, part: Sequence[tuple[int, Found]]) -> "_Content":
+        headers = [header for _, (header, _) in part]
+        if all(header.codec is Codec.NONE for header in headers):
+            whole: Bytes = np.frombuffer(data, np.uint8)
+            starts = [place + HEADER_BYTES for place, _ in part]
+            ends = [place + header.size for place, (header, _) in part]
+        else:
+            contents = [content for _, (_, content) in part]
+            ends = np.cumsum([len(content) for content in contents]).tolist()
+            whole, starts = np.concatenate(contents), [0, *ends[:-1]]
         counts = np.array([header.record_count for header in headers], np.int64)
-        return cls(whole, headers, counts, [0, *ends[:-1]], ends)
+        return cls(whole, headers, counts, starts, ends)
 
     def each(self, numbers: Sequence[int]) -> Numbers:
         """A number of each batch, for each of its records."""

@@ -22,6 +22,7 @@ import pyarrow as pa
 from millpond.model.limits import HEADERS_PER_RECORD_MAX
 from millpond.pipeline.varints import Bytes, Mask, Numbers
 from millpond.protocol.records import BatchHeader
+from millpond.protocol.records.kernel import RECORD_BYTES_MIN
 
 LIBRARY: Final = Path(__file__).with_name("libkernel.so")
 PURE: Final = "MILLPOND_PURE"
@@ -131,7 +132,10 @@ class Kernel:
         """The records of batches, whose content is inflated; None where something about them is unusual."""
         size = sum(len(data) for _, data in batches)
         rows = sum(header.record_count for header, _ in batches)
-        if size > CONTENT_BYTES_MAX:
+        # No memory is set aside for a claim: a batch has no more records than there is room for in its bytes.
+        if size > CONTENT_BYTES_MAX or any(
+            len(data) < header.record_count * RECORD_BYTES_MIN for header, data in batches
+        ):
             return None
         told = (_Batch * len(batches))(*(_Batch(*_told(header, data)) for header, data in batches))
         offsets, micros, kinds = np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(rows, np.int32)
