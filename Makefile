@@ -1,6 +1,7 @@
 # Every verb prepares .venv for itself; a machine with Python 3.11+, make and PyPI is all it takes.
 PYTHON ?= python3
 BIN := .venv/bin
+KERNEL := src/millpond/pipeline/libkernel.so
 SEED ?=
 ONLY ?=
 CYCLES ?= 1000
@@ -11,7 +12,7 @@ KILLS ?= 20
 MESSAGES ?= 1000000
 export PYTHONHASHSEED := 0
 
-.PHONY: help run demo proof test check format bench peers sim sim-night chaos pipeline-chaos lock proto clean
+.PHONY: help run demo proof test check format bench peers sim sim-night chaos pipeline-chaos kernel lock proto clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -25,11 +26,11 @@ demo: .venv/.ready  ## a broker, metrics, the pipeline on Spark, and what came o
 proof: .venv/.ready  ## watch the storage engine prove itself: a million messages, then power cuts
 	@$(BIN)/python -m bench.proof
 
-test: .venv/.ready  ## everything CI runs
+test: .venv/.ready $(KERNEL)  ## everything CI runs
 	@sh .ci/checks
 	@$(BIN)/python -m pytest -n 2 --dist loadscope --max-worker-restart 0 --hypothesis-profile same
 
-check: .venv/.ready  ## format, lint, types, layers, tidy and the fast tests: under a minute
+check: .venv/.ready $(KERNEL)  ## format, lint, types, layers, tidy and the fast tests: under a minute
 	@sh .ci/checks
 	@$(BIN)/python -m pytest -m "not slow" -n 2
 
@@ -37,7 +38,7 @@ format: .venv/.ready  ## rewrite the source in the one format
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-bench: .venv/.ready  ## measure, beside raw system calls and other brokers: make bench [ONLY=storage|broker|cluster|client|http|grpc|queues]
+bench: .venv/.ready $(KERNEL)  ## measure, beside raw system calls and other brokers: make bench [ONLY=storage|broker|cluster|client|http|grpc|queues|pipeline]
 	@$(BIN)/python -m bench $(ONLY)
 
 peers: .venv/.ready  ## fetch other brokers into bench/.peers, for the bench to stand beside
@@ -55,6 +56,11 @@ chaos: .venv/.ready  ## three brokers killed, cut off, without power, under load
 pipeline-chaos: .venv/.ready  ## the metrics pipeline on Spark under kill -9: make pipeline-chaos [KILLS=20] [MESSAGES=1000000] [SEED=7]
 	@$(BIN)/python -m tests.pipeline.chaos --kills $(KILLS) --messages $(MESSAGES) $(if $(SEED),--seed $(SEED))
 
+kernel: .venv/.ready $(KERNEL)  ## compile src/millpond/pipeline/kernel.c, if it has changed
+
+$(KERNEL): src/millpond/pipeline/kernel.c hatch_build.py
+	@$(BIN)/python hatch_build.py || echo "going on without the compiled kernel" >&2
+
 lock:  ## write requirements.lock anew (needs uv)
 	uv pip compile --universal --python-version 3.11 --generate-hashes --extra spark --group dev --no-header -o requirements.lock pyproject.toml
 
@@ -62,7 +68,7 @@ proto: .venv/.ready  ## write the Python of the gRPC door's .proto files anew
 	@sh .ci/proto
 
 clean:  ## remove what the verbs made
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist bench/results bench/.peers
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist bench/results bench/.peers $(KERNEL)
 
 .venv/.ready: requirements.lock pyproject.toml
 	@sh .ci/setup $(PYTHON)

@@ -1,4 +1,4 @@
-"""`python -m bench [storage|broker|cluster|client|http|grpc|queues|all]`: tables here, and JSON in bench/results."""
+"""`python -m bench [storage|broker|cluster|client|http|grpc|queues|pipeline|all]`; writes bench/results."""
 
 import argparse
 import json
@@ -12,6 +12,7 @@ from bench.client import suite as client
 from bench.cluster import suite as cluster
 from bench.grpc import suite as grpc
 from bench.http import suite as http
+from bench.pipeline import suite as pipeline
 from bench.queues import suite as queues
 from bench.storage import suite as storage
 from bench.tables import make_console, print_head
@@ -24,12 +25,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m bench",
         description="The storage engine beside plain system calls, the broker beside its peers, a cluster of three, "
-        "the client beside others, the HTTP door beside a bare framework.",
+        "the client beside others, the HTTP door beside a bare framework, what Spark reads and writes beside its own.",
     )
     parser.add_argument(
         "what",
         nargs="?",
-        choices=("storage", "broker", "cluster", "client", "http", "grpc", "queues", "all"),
+        choices=("storage", "broker", "cluster", "client", "http", "grpc", "queues", "pipeline", "all"),
         default="all",
     )
     parser.add_argument("--quick", action="store_true", help="a smoke test of a few seconds; its figures mean nothing")
@@ -49,7 +50,7 @@ def main() -> None:
     console = make_console()
     with workspace(chosen.dir) as place:
         for name in (
-            ("storage", "broker", "cluster", "client", "http", "grpc", "queues")
+            ("storage", "broker", "cluster", "client", "http", "grpc", "queues", "pipeline")
             if chosen.what == "all"
             else (chosen.what,)
         ):
@@ -65,6 +66,8 @@ def main() -> None:
                 figures = http.measure(console, place, quick=chosen.quick)
             elif name == "grpc":
                 figures = grpc.measure(console, place, quick=chosen.quick)
+            elif name == "pipeline":
+                figures = pipeline.measure(console, place, quick=chosen.quick)
             elif name == "queues":
                 figures = queues.measure(console, place, quick=chosen.quick, peers=peers)
             else:

@@ -7,9 +7,10 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from millpond.pipeline.columns import DDL, DEFAULT, TYPES
+from millpond.pipeline.columns import DDL, DEFAULT, TYPES, arrow_schema
 
-BATCH_ROWS = 20_000
+BATCH_ROWS = 25_000
+PARTITIONS = 4
 
 
 class ReadySource(DataSource):
@@ -21,30 +22,32 @@ class ReadySource(DataSource):
         return ", ".join(f"{name} {DDL[name]}" for name in DEFAULT)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return ReadyReader(int(self.options["rows"]), int(self.options["size"]))
+        return ReadyReader(*(int(self.options[name]) for name in ("rows", "keyBytes", "valueBytes")))
 
 
 class ReadyReader(DataSourceReader):
-    def __init__(self, rows: int, size: int) -> None:
+    def __init__(self, rows: int, key_bytes: int, value_bytes: int) -> None:
         self._rows = rows
-        self._size = size
+        self._values = {
+            "key": b"k" * key_bytes,
+            "value": b"v" * value_bytes,
+            "topic": "metrics",
+            "partition": 3,
+            "offset": 123_456,
+            "timestamp": datetime.now(UTC),
+            "timestampType": 0,
+        }
 
     def partitions(self) -> Sequence[InputPartition]:
-        return [InputPartition(number) for number in range(4)]
+        return [
+            InputPartition((part + 1) * self._rows // PARTITIONS - part * self._rows // PARTITIONS)
+            for part in range(PARTITIONS)
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        columns = {
-            "key": [b"k" * 10] * BATCH_ROWS,
-            "value": [b"v" * self._size] * BATCH_ROWS,
-            "topic": ["metrics"] * BATCH_ROWS,
-            "partition": [partition.value] * BATCH_ROWS,
-            "offset": range(BATCH_ROWS),
-            "timestamp": [datetime.now(UTC)] * BATCH_ROWS,
-            "timestampType": [0] * BATCH_ROWS,
-        }
-        batch = pa.record_batch(
-            [pa.array(columns[name], TYPES[name]) for name in DEFAULT],
-            schema=pa.schema([(name, TYPES[name]) for name in DEFAULT]),
-        )
-        for _ in range(self._rows // 4 // BATCH_ROWS):
-            yield batch
+        arrays = [pa.repeat(pa.scalar(self._values[name], TYPES[name]), BATCH_ROWS) for name in DEFAULT]
+        batch = pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(DEFAULT))
+        left = partition.value
+        while left > 0:
+            yield batch[:left]
+            left -= BATCH_ROWS

@@ -91,6 +91,11 @@ def test_the_variables_a_cluster_manager_makes_for_a_service_of_our_name_are_pas
     assert settings(environ=environ) == Settings()
 
 
+@pytest.mark.parametrize("name", ["BOOTSTRAP", "DOOR", "PURE"])
+def test_variables_of_other_commands_are_passed_over(name: str) -> None:
+    assert settings(environ={f"MILLPOND_{name}": "1"}) == Settings()
+
+
 @pytest.mark.parametrize("name", sorted(set(BROKER_KEYS) - set(INSTEAD)))
 def test_every_broker_setting_has_its_variable(name: str) -> None:
     variable = f"MILLPOND_SET_{name.upper().replace('.', '_')}"

@@ -30,6 +30,8 @@ ENVIRONMENT_CONFIG = "MILLPOND_CONFIG"
 ENVIRONMENT_BOOTSTRAP = "MILLPOND_BOOTSTRAP"
 ENVIRONMENT_DOOR = "MILLPOND_DOOR"
 """Whom other commands ask; nothing to a broker."""
+ENVIRONMENT_PURE = "MILLPOND_PURE"
+"""For Spark's tasks: to do without the compiled kernel (pipeline/kernel.py)."""
 
 INSTEAD = {
     "node.id": "node-id",
@@ -40,7 +42,7 @@ INSTEAD = {
 }
 """Settings of a broker that have a name of their own here; a second one could contradict it."""
 
-_NO_SETTINGS = frozenset({ENVIRONMENT_CONFIG, ENVIRONMENT_BOOTSTRAP, ENVIRONMENT_DOOR})
+_NO_SETTINGS = frozenset({ENVIRONMENT_CONFIG, ENVIRONMENT_BOOTSTRAP, ENVIRONMENT_DOOR, ENVIRONMENT_PURE})
 _ENVIRONMENT_NAMES = {ENVIRONMENT_PREFIX + name.upper().replace("-", "_"): name for name in NAMES}
 _ENVIRONMENT_SETS = {ENVIRONMENT_SET_PREFIX + name.upper().replace(".", "_"): name for name in BROKER_KEYS}
 

@@ -1,15 +1,16 @@
 """Record batches to an Arrow record batch, column by column: what a message costs is a few numpy operations' share.
 
-Only where a record begins is found in Python, record by record, because each record says where the next one is; and
-not even that where all records of a batch are of one size. From there on every field is read of all records at once.
-Keys and values are cut out by Arrow: their boundaries, in order, make one array over the bytes as they came, of which
-every third element or so is a key or a value, and `take` copies those.
+The compiled kernel does it where there is one (kernel.py). Where there is none, and for whatever it leaves alone, only
+where a record begins is found in Python, record by record, because each record says where the next one is; and not even
+that where all records of a batch are of one size. From there on every field is read of all records at once. Keys and
+values are cut out by Arrow: their boundaries, in order, make one array over the bytes as they came, of which every
+third element or so is a key or a value, and `take` copies those.
 
 Invariant: `decode_batches` gives exactly the messages that `decode_batch` finds in the same bytes, or raises what it
-raises. Whatever looks odd here is left to it. Pure. Driven by reading.py; a compiled kernel could stand in for it.
+raises. Whatever looks odd here is left to it. Pure. Driven by reading.py.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -17,10 +18,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.model.errors import MalformedBatch
-from millpond.model.limits import HEADERS_PER_RECORD_MAX
+from millpond.model.errors import BatchTooLarge, MalformedBatch
+from millpond.model.limits import HEADERS_PER_RECORD_MAX, MIB
 from millpond.model.ports import Buffer
-from millpond.pipeline.columns import HEADER, TIMESTAMP, arrow_schema
+from millpond.pipeline.columns import HEADER, TIMESTAMP, TYPES, arrow_schema
+from millpond.pipeline.kernel import CONTENT_BYTES_MAX, KERNEL, Decoded
 from millpond.pipeline.varints import VARLONG_BYTES_MAX, Bytes, Mask, Numbers, Unreadable, read
 from millpond.protocol.compression import Codec, decompress
 from millpond.protocol.records import HEADER_BYTES, BatchHeader, decode_batch, iter_batches
@@ -30,6 +32,13 @@ ALIKE_MIN: Final = 8
 """Fewer records than this are not worth a look at whether they are all of one size."""
 _MICROSECONDS: Final = 1000
 _TIMESTAMP_MS_MAX: Final = (2**63 - 1) // _MICROSECONDS
+
+
+Found = tuple[BatchHeader, Bytes]
+"""A batch's header, and its records, inflated."""
+
+PART_BYTES: Final = 32 * MIB
+"""A part is as many batches as have so much content, or one: what was compressed well is much when it is inflated."""
 
 
 def decode_batches(
@@ -42,23 +51,92 @@ def decode_batches(
     end: int | None = None,
 ) -> pa.RecordBatch:
     """The messages of the batches in `data`, back to back, from offset `start` on and before `end`."""
-    batches = [
-        (place, header)
-        for place, header in iter_batches(data)
-        if not header.is_control
-        and header.record_count
-        and header.last_offset >= start
-        and (end is None or header.base_offset < end)
-    ]
-    if not batches:
-        return _empty(columns)
-    content = _Content.of(data, batches)
+    parts = list(_parts(data, start, end, CONTENT_BYTES_MAX))
+    if len(parts) > 1:
+        raise BatchTooLarge(f"the batches hold more than {CONTENT_BYTES_MAX} bytes; fetch fewer at a time")
+    return _decode(data, parts[0], topic, partition, columns, start, end) if parts else _empty(columns)
+
+
+def decode_in_parts(
+    data: Buffer, *, topic: str, partition: int, columns: tuple[str, ...], start: int = 0, end: int | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The same, in as many record batches as keep each within bounds."""
+    for part in _parts(data, start, end, PART_BYTES):
+        yield _decode(data, part, topic, partition, columns, start, end)
+
+
+def _parts(data: Buffer, start: int, end: int | None, bytes_max: int) -> Iterator[list[tuple[int, Found]]]:
+    """Batches with something in them that is asked for, each with where it begins in `data`."""
+    whole = np.frombuffer(data, np.uint8)
+    part: list[tuple[int, Found]] = []
+    size = 0
+    for place, header in iter_batches(data):
+        if (
+            header.is_control
+            or not header.record_count
+            or header.last_offset < start
+            or (end is not None and header.base_offset >= end)
+        ):
+            continue
+        content = whole[place + HEADER_BYTES : place + header.size]
+        if header.codec is not Codec.NONE:
+            content = np.frombuffer(decompress(header.codec, content.data), np.uint8)
+        if part and size + len(content) > bytes_max:
+            yield part
+            part, size = [], 0
+        part.append((place, (header, content)))
+        size += len(content)
+    if part:
+        yield part
+
+
+def _decode(
+    data: Buffer,
+    part: list[tuple[int, Found]],
+    topic: str,
+    partition: int,
+    columns: tuple[str, ...],
+    start: int,
+    end: int | None,
+) -> pa.RecordBatch:
+    batches = [found for _, found in part]
+    if KERNEL is not None:
+        decoded = KERNEL.decode(batches, columns=columns, start=start, end=end)
+        if decoded is not None:
+            arrays = [_decoded_column(name, decoded, topic, partition) for name in columns]
+            return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(columns))
+    content = _Content.of(data, part)
     try:
         fields = _read_fields(content, with_headers="headers" in columns)
     except Unreadable:
-        raise _reason(data, batches) from None
+        raise _reason(data, [place for place, _ in part]) from None
     wanted = _wanted(fields.offsets, start, end)
     return _Table(content, fields, topic, partition, wanted).record_batch(columns)
+
+
+def _decoded_column(name: str, decoded: Decoded, topic: str, partition: int) -> pa.Array:
+    match name:
+        case "key":
+            return decoded.key
+        case "value":
+            return decoded.value
+        case "topic":
+            return pa.repeat(pa.scalar(topic), decoded.rows)
+        case "partition":
+            return pa.array(np.full(decoded.rows, partition, np.int32))
+        case "offset":
+            return pa.array(decoded.offsets)
+        case "timestamp":
+            return pa.array(decoded.micros).view(TIMESTAMP)
+        case "timestampType":
+            return pa.array(decoded.kinds)
+        case _:
+            assert name == "headers", name
+            assert decoded.headers is not None
+            bounds, valid, null_count, names, values = decoded.headers
+            pairs = pa.StructArray.from_arrays([_text(names), values], fields=list(HEADER))
+            buffers = [pa.py_buffer(valid), pa.py_buffer(bounds)]
+            return pa.Array.from_buffers(TYPES["headers"], decoded.rows, buffers, null_count, children=[pairs])
 
 
 def _empty(columns: tuple[str, ...]) -> pa.RecordBatch:
@@ -66,9 +144,9 @@ def _empty(columns: tuple[str, ...]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array([], each.type) for each in schema], schema=schema)
 
 
-def _reason(data: Buffer, batches: Sequence[tuple[int, BatchHeader]]) -> Exception:
+def _reason(data: Buffer, places: Sequence[int]) -> Exception:
     """What the usual way has to say of batches that are unreadable here."""
-    for place, _ in batches:
+    for place in places:
         try:
             decode_batch(data, place)
         except Exception as error:
@@ -91,28 +169,22 @@ class _Content:
     ends: list[int]
 
     @classmethod
-    def of(cls, data: Buffer, batches: Sequence[tuple[int, BatchHeader]]) -> "_Content":
-        headers = [header for _, header in batches]
+    def of(cls, data: Buffer, part: Sequence[tuple[int, Found]]) -> "_Content":
+        headers = [header for _, (header, _) in part]
         if all(header.codec is Codec.NONE for header in headers):
-            whole: Buffer = data
-            starts = [place + HEADER_BYTES for place, _ in batches]
-            ends = [place + header.size for place, header in batches]
+            whole: Bytes = np.frombuffer(data, np.uint8)
+            starts = [place + HEADER_BYTES for place, _ in part]
+            ends = [place + header.size for place, (header, _) in part]
         else:
-            view = memoryview(data)
-            parts = [_inflated(view, place, header) for place, header in batches]
-            sizes = np.cumsum([len(each) for each in parts]).tolist()
-            whole, starts, ends = b"".join(parts), [0, *sizes[:-1]], sizes
+            contents = [content for _, (_, content) in part]
+            ends = np.cumsum([len(content) for content in contents]).tolist()
+            whole, starts = np.concatenate(contents), [0, *ends[:-1]]
         counts = np.array([header.record_count for header in headers], np.int64)
-        return cls(np.frombuffer(whole, np.uint8), headers, counts, starts, ends)
+        return cls(whole, headers, counts, starts, ends)
 
     def each(self, numbers: Sequence[int]) -> Numbers:
         """A number of each batch, for each of its records."""
         return np.repeat(np.array(numbers, np.int64), self.counts)
-
-
-def _inflated(view: memoryview, place: int, header: BatchHeader) -> Buffer:
-    content = view[place + HEADER_BYTES : place + header.size]
-    return content if header.codec is Codec.NONE else decompress(header.codec, content)
 
 
 def _record_starts(content: _Content) -> Numbers:

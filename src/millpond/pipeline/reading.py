@@ -18,7 +18,7 @@ from millpond.client.offsets import EARLIEST
 from millpond.client.refusals import NEW_LEADER_CODES, refusal
 from millpond.model.errors import BrokerUnreachable, NotLeader, OffsetOutOfRange
 from millpond.model.ids import TopicPartition
-from millpond.pipeline.decode import decode_batches
+from millpond.pipeline.decode import decode_in_parts
 from millpond.pipeline.link import Link
 from millpond.pipeline.planning import Span
 from millpond.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
@@ -44,16 +44,16 @@ def read_span(
 ) -> Iterator[pa.RecordBatch]:
     reader = _SpanReader(link, span, fetch_bytes, fail_on_data_loss)
     for fetched in reader.answers():
-        batch = decode_batches(
+        for batch in decode_in_parts(
             fetched.data,
             topic=span.at.topic,
             partition=span.at.partition,
             columns=columns,
             start=fetched.asked,
             end=span.end,
-        )
-        if batch.num_rows:
-            yield batch
+        ):
+            if batch.num_rows:
+                yield batch
 
 
 class _SpanReader:

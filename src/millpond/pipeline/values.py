@@ -1,7 +1,8 @@
 """Values that are JSON, read inside the source into a typed column: most of a pipeline's time goes there otherwise.
 
-A decoder made for the schema reads one value after the other, so that a bad one costs what a good one does, and its
-complaint says where in the value it is; columns are then made of all of them at once.
+The compiled kernel, where there is one (kernel.py), reads what is usual straight into columns. What it leaves, and all
+where there is none, a decoder made for the schema reads, one value after the other, so that a bad one costs what a good
+one does, and its complaint says where in the value it is; columns are then made of all of them at once.
 
     string, boolean, whole and floating numbers, array, struct
     map         from string to any of these: an object with whatever names
@@ -24,6 +25,7 @@ import numpy as np
 import pyarrow as pa
 
 from millpond.model.errors import InvalidSetting
+from millpond.pipeline import kernel
 
 MALFORMED: Final = "malformed"
 REASON: Final = "malformedReason"
@@ -65,6 +67,7 @@ class JsonValues:
         self.kind = kind
         expected, self._build = _reader(kind)
         self._decode = msgspec.json.Decoder(expected).decode
+        self._fields = _kernel_fields(kind)
 
     def typed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The same rows, with values typed, and those that are not behind all other columns."""
@@ -76,6 +79,24 @@ class JsonValues:
 
     def read(self, values: pa.Array) -> tuple[pa.Array, pa.Array, pa.Array]:
         """The typed column, the column of malformed values, and why they are."""
+        if kernel.KERNEL is None or self._fields is None:
+            return self._read_each(values)
+        columns, left = kernel.KERNEL.json(values, self._fields)
+        if len(left) == len(values):
+            return self._read_each(values)
+        typed = pa.StructArray.from_arrays(columns, fields=list(self.kind), mask=values.is_null())
+        found = typed, pa.nulls(len(values), pa.binary()), pa.nulls(len(values), pa.string())
+        if not len(left):
+            return found
+        places = np.arange(len(values))
+        places[left] = len(values) + np.arange(len(left))
+        others = self._read_each(values.take(pa.array(left)))
+        first, second, third = (
+            pa.concat_arrays([mine, other]).take(pa.array(places)) for mine, other in zip(found, others, strict=True)
+        )
+        return first, second, third
+
+    def _read_each(self, values: pa.Array) -> tuple[pa.Array, pa.Array, pa.Array]:
         decode = self._decode
         rows: list[Any] = []
         bad: dict[int, tuple[bytes, str]] = {}
@@ -90,6 +111,30 @@ class JsonValues:
         for place, (value, reason) in bad.items():
             malformed[place], reasons[place] = value, reason
         return self._build(rows), pa.array(malformed, pa.binary()), pa.array(reasons, pa.string())
+
+
+def _kernel_fields(kind: pa.StructType) -> list[kernel.Field] | None:
+    """The fields as the kernel reads them; None where it does not know one of them."""
+    kinds = [_kernel_kind(field.type) for field in kind]
+    if len(kinds) > kernel.FIELDS_MAX:
+        return None
+    fields = zip(kind, kinds, strict=True)
+    known = [kernel.Field(field.name.encode(), told, field.type) for field, told in fields if told is not None]
+    return known if len(known) == len(kinds) else None
+
+
+def _kernel_kind(kind: pa.DataType) -> kernel.Kind | None:
+    if pa.types.is_string(kind):
+        return kernel.STRING
+    if pa.types.is_float64(kind):
+        return kernel.FLOAT
+    if pa.types.is_boolean(kind):
+        return kernel.BOOLEAN
+    if pa.types.is_timestamp(kind) and kind.unit == "us":
+        return kernel.moment(_MS_MAX)
+    if pa.types.is_map(kind) and kind.key_type == kind.item_type == pa.string():
+        return kernel.MAP
+    return kernel.whole(_INTS[kind]) if kind in _INTS else None
 
 
 # A type of Arrow, as what the decoder expects and as what makes a column of what it found

@@ -1,0 +1,227 @@
+"""The data source and sink for Spark beside Spark's own for Kafka, in rows for each second of CPU.
+
+Beside them stand a source that has its Arrow batches ready, which is the ceiling, and the same data as Parquet. All do
+the same work in turns, in one session on `local[2]`, and the median of the ratios of neighbours counts. The CPU is that
+of Spark's JVM and its Python workers; the broker's is not counted. A first round is for the compilers. The connector is
+fetched by Maven, where that is installed.
+Driven by bench/__main__.py.
+"""
+
+import os
+import statistics
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from pyspark.sql import SparkSession
+from rich.console import Console
+from rich.table import Table
+
+from bench.measuring import Row, Target
+from bench.pipeline.connector import VERSION, fetched
+from bench.pipeline.processes import Used, jvm_of, others_seconds, used
+from bench.pipeline.works import (
+    COUNT,
+    READ,
+    READ_HEADERS,
+    READ_PACKED,
+    ROLL_UP,
+    ROLL_UP_TAGS,
+    SINK,
+    SMALL_ROWS,
+    STREAM,
+    Job,
+    Works,
+    fill,
+)
+from bench.tables import number, print_tables
+from bench.workspace import Workspace
+from millpond.pipeline.kernel import KERNEL
+from millpond.pipeline.session import session
+from tests.cli.broker_process import BrokerProcess
+
+MICRO_BATCH: Final = f"micro-batch of {SMALL_ROWS} rows"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    name: str
+    rows: int
+    rounds: int
+    micro_batches: int
+    seconds_max: float
+    """No round is begun after so long: on a machine that others use there are fewer, and one at least."""
+
+
+FULL = Scale(name="full", rows=1_000_000, rounds=5, micro_batches=40, seconds_max=300)
+QUICK = Scale(name="quick", rows=4_000, rounds=1, micro_batches=2, seconds_max=60)
+
+
+class Run(NamedTuple):
+    used: Used
+    seconds: float
+
+
+Runs = dict[tuple[str, str], list[Run]]
+
+
+def measure(console: Console, place: Workspace, *, quick: bool) -> dict[str, Any]:
+    scale = QUICK if quick else FULL
+    began = time.monotonic()
+    jars = fetched()
+    if not jars:
+        console.print("Spark's kafka connector is not at hand (install Maven, and run this again): it is left out.")
+    others = others_seconds()
+    with place.directory() as folder, BrokerProcess(folder / "broker", "--http", "off") as broker:
+        sizes = fill(broker.bootstrap, scale.rows, scale.micro_batches * SMALL_ROWS)
+        with _spark(jars) as spark:
+            works = Works(spark, broker.bootstrap, folder, scale.rows, sizes)
+            works.prepare()
+            jobs = list(works.jobs(has_kafka=bool(jars)))
+            runs = _in_turns(console, jobs, scale, began)
+            micro = _micro_batches(works, ("millpond", "kafka") if jars else ("millpond",))
+            others_cores = (others_seconds() - others) / (time.monotonic() - began)
+    rows = [*_ratios(runs, scale.rows), *_micro_rows(micro)]
+    _print_runs(console, runs, scale.rows)
+    print_tables(console, rows)
+    console.print(
+        f"{len(next(iter(runs.values())))} rounds of {scale.rows:,} rows of {sizes.key_bytes} + {sizes.value_bytes} B,"
+        f" {'with' if KERNEL else 'without'} the compiled kernel; others used {others_cores:.1f} cores meanwhile."
+    )
+    return {
+        "scale": scale.name,
+        "rows_each": scale.rows,
+        "has_kernel": KERNEL is not None,
+        "connector": VERSION if jars else None,
+        "others_cores": round(others_cores, 2),
+        "runs": _documents(runs, scale.rows),
+        "micro_batch_ms": micro,
+        "rows": [row.document() for row in rows],
+    }
+
+
+@contextmanager
+def _spark(jars: list[Path]) -> Iterator[SparkSession]:
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYTHONPATH"] = str(Path(__file__).parents[2])
+    configs = {"spark.ui.enabled": "false", "spark.driver.memory": "2g", "spark.log.level": "OFF"}
+    if jars:
+        configs["spark.jars"] = ",".join(map(str, jars))
+    spark = session("local[2]", configs=configs)
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def _in_turns(console: Console, jobs: list[Job], scale: Scale, began: float) -> Runs:
+    jvm = jvm_of(os.getpid())
+    runs: Runs = defaultdict(list)
+    for turn in range(scale.rounds + 1):
+        if turn > 1 and time.monotonic() - began > scale.seconds_max:
+            break
+        for job in jobs:
+            before, started = used(jvm), time.monotonic()
+            job.run()
+            if turn:
+                runs[job.what, job.engine].append(Run(used(jvm).since(before), time.monotonic() - started))
+        console.print(f"round {turn} of {scale.rounds} after {time.monotonic() - began:.0f} s")
+    return runs
+
+
+def _micro_batches(works: Works, engines: tuple[str, ...]) -> dict[str, float]:
+    """The better of two runs each, in turns."""
+    found: dict[str, float] = {}
+    for _ in range(2):
+        for engine in engines:
+            found[engine] = min(found.get(engine, float("inf")), works.micro_batch_ms(engine))
+    return found
+
+
+# Figures
+
+
+def _wanted() -> Iterator[tuple[str, str, str, Target | None]]:
+    """What is compared, whose it is, with what, and what is wanted of it."""
+    ceiling = Target("ratio", least=0.8 if KERNEL else 0.6)
+    yield COUNT, "millpond", "kafka", None
+    yield READ, "millpond", "kafka", Target("ratio", least=1.2)
+    yield READ, "millpond", "ready", ceiling
+    yield READ, "millpond", "parquet", None
+    yield READ_PACKED, "millpond", "kafka", Target("ratio", least=1.2)
+    yield READ_HEADERS, "millpond", "kafka", Target("ratio", least=1.2)
+    yield ROLL_UP, "millpond", "kafka", Target("ratio", least=3.5)
+    yield ROLL_UP_TAGS, "millpond", "kafka", Target("ratio", least=3.5)
+    yield ROLL_UP_TAGS, "millpond", "parquet", None
+    yield STREAM, "millpond", "kafka", None
+    yield SINK, "millpond", "kafka", Target("ratio", least=0.95)
+    yield SINK, "millpond, exactly once", "kafka", Target("ratio", least=0.95)
+
+
+def _ratios(runs: Runs, count: int) -> Iterator[Row]:
+    for what, mine, other, target in _wanted():
+        ours, theirs = runs[what, mine], runs.get((what, other))
+        if theirs is not None:
+            yield Row(
+                section="rows per CPU second",
+                name=what if mine == "millpond" else f"{what}, {mine.partition(', ')[2]}",
+                value=_rate(ours, count),
+                unit="M",
+                raw=_rate(theirs, count),
+                ratio=statistics.median(
+                    their.used.total / our.used.total for our, their in zip(ours, theirs, strict=True)
+                ),
+                compared_with=other,
+                target=target,
+            )
+
+
+def _rate(runs: list[Run], count: int) -> float:
+    return count / 1e6 / statistics.median(run.used.total for run in runs)
+
+
+def _micro_rows(micro: dict[str, float]) -> Iterator[Row]:
+    ours, theirs = micro["millpond"], micro.get("kafka")
+    yield Row(
+        section="time of a small micro-batch, p50",
+        name=MICRO_BATCH,
+        value=ours,
+        unit="ms",
+        raw=theirs,
+        ratio=None if theirs is None else ours / theirs,
+        compared_with="" if theirs is None else "kafka; the ratio is of times",
+        target=None if theirs is None else Target("ratio", most=1.1),
+    )
+
+
+def _documents(runs: Runs, count: int) -> list[dict[str, Any]]:
+    return [
+        {
+            "what": what,
+            "engine": engine,
+            "rows_per_s": round(count / statistics.median(run.seconds for run in each)),
+            "cpu_s_per_million": round(1 / _rate(each, count), 3),
+            "jvm_s_per_million": round(statistics.median(run.used.jvm for run in each) / count * 1e6, 3),
+            "rounds": [[round(run.used.jvm, 2), round(run.used.workers, 2), round(run.seconds, 2)] for run in each],
+        }
+        for (what, engine), each in runs.items()
+    ]
+
+
+def _print_runs(console: Console, runs: Runs, count: int) -> None:
+    table = Table(title="each by itself, medians", title_justify="left", title_style="bold")
+    table.add_column("what")
+    table.add_column("engine")
+    for heading in ("rows/s", "CPU-s per million", "of it JVM"):
+        table.add_column(heading, justify="right")
+    for each in sorted(
+        _documents(runs, count), key=lambda each: list(dict.fromkeys(what for what, _ in runs)).index(each["what"])
+    ):
+        cpu, jvm = each["cpu_s_per_million"], each["jvm_s_per_million"]
+        table.add_row(each["what"], each["engine"], number(each["rows_per_s"]), f"{cpu:.2f}", f"{jvm:.2f}")
+    console.print(table)

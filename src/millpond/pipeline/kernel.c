@@ -1,0 +1,448 @@
+/* The two inner loops of a Spark task that reads: record batches to columns (decode.py), JSON to columns (values.py).
+
+Whatever looks odd to these functions they leave alone: they answer -1, or name the row, and the Python code that they
+stand in for decides what it is. So they need to know only what is usual, and may never take what that code refuses.
+
+Invariants: nothing is read outside [data, data + size) of a batch or a value, and every read is compared with that end
+first. Nothing is written that the caller has no room for: bytes that are copied out of the input are at most as many as
+it has, and kernel.py sets that much aside for each column. Nothing is kept from call to call, and nothing allocated.
+C99, no library but memcpy and memcmp; loaded by ctypes (kernel.py), which lets go of Python's lock meanwhile. */
+
+#include <stdint.h>
+#include <string.h>
+
+#define INTERFACE 1
+int32_t millpond_interface(void) { return INTERFACE; }
+
+static void set_bit(uint8_t *bits, int64_t place) { bits[place >> 3] |= (uint8_t)(1u << (place & 7)); }
+
+/* Record batches */
+
+#define TIMESTAMP_DISTANCE_MAX (((int64_t)1 << 62) - 1)
+#define MILLIS_MAX (INT64_MAX / 1000)
+#define OFFSET_MAX (INT64_MAX - ((int64_t)1 << 32))
+
+typedef struct {
+    const uint8_t *data; /* its records, inflated */
+    int64_t size, count, base_offset, last_offset_delta, base_timestamp;
+    int64_t append_time, has_append_time;
+} Batch;
+
+typedef struct {
+    int32_t *bounds; /* NULL where the column is not asked for */
+    uint8_t *bytes, *valid;
+    int64_t used, nulls;
+} Bytes;
+
+typedef struct {
+    int64_t *offsets, *micros;
+    int32_t *kinds;
+    int32_t *header_bounds; /* NULL where headers are not asked for */
+    uint8_t *header_valid;
+    int64_t header_count, header_nulls, headers_max;
+    Bytes key, value, header_name, header_value;
+} Columns;
+
+static int read_raw(const uint8_t **place, const uint8_t *end, int bytes_max, uint64_t *raw) {
+    const uint8_t *at = *place;
+    uint64_t found = 0;
+    for (int number = 0; number < bytes_max && at < end; number++) {
+        uint8_t byte = *at++;
+        if (number == 9 && byte > 1) return 0;
+        found |= (uint64_t)(byte & 0x7F) << (7 * number);
+        if (byte < 0x80) {
+            *raw = found;
+            *place = at;
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static int64_t unzigzag(uint64_t raw) { return (int64_t)(raw >> 1) ^ -(int64_t)(raw & 1); }
+
+static int read_varint(const uint8_t **place, const uint8_t *end, int64_t *number) {
+    uint64_t raw;
+    if (*place < end && **place < 0x80)
+        raw = *(*place)++;
+    else if (!read_raw(place, end, 5, &raw) || raw >> 32)
+        return 0;
+    *number = unzigzag(raw);
+    return 1;
+}
+
+/* A length, and so many bytes; `*from` is NULL for a null. */
+static int read_bytes(const uint8_t **place, const uint8_t *end, const uint8_t **from, int64_t *size) {
+    if (!read_varint(place, end, size) || *size < -1 || *size > end - *place) return 0;
+    *from = NULL;
+    if (*size < 0) {
+        *size = 0;
+        return 1;
+    }
+    *from = *place;
+    *place += *size;
+    return 1;
+}
+
+static void put_bytes(Bytes *column, int64_t row, const uint8_t *from, int64_t size) {
+    if (column->bounds == NULL) return;
+    if (from != NULL) {
+        memcpy(column->bytes + column->used, from, (size_t)size);
+        column->used += size;
+        set_bit(column->valid, row);
+    } else {
+        column->nulls++;
+    }
+    column->bounds[row + 1] = (int32_t)column->used;
+}
+
+static int read_headers(const uint8_t *place, const uint8_t *end, int64_t count, Columns *columns, int is_wanted) {
+    for (int64_t number = 0; number < count; number++) {
+        const uint8_t *name, *value;
+        int64_t name_size, value_size;
+        if (!read_bytes(&place, end, &name, &name_size) || name == NULL) return 0;
+        if (!read_bytes(&place, end, &value, &value_size)) return 0;
+        if (!is_wanted) continue;
+        if (columns->header_count == columns->headers_max) return 0;
+        put_bytes(&columns->header_name, columns->header_count, name, name_size);
+        put_bytes(&columns->header_value, columns->header_count, value, value_size);
+        columns->header_count++;
+    }
+    return place == end;
+}
+
+/* The rows of one batch from offset `from` on and before `until`; the number of rows with them, or -1. */
+static int64_t decode_batch(const Batch *batch, int64_t from, int64_t until, int64_t headers_max, Columns *columns,
+                            int64_t row) {
+    const uint8_t *place = batch->data, *batch_end = batch->data + batch->size;
+    int64_t delta_before = -1;
+    if (batch->base_offset < 0 || batch->base_offset > OFFSET_MAX) return -1;
+    if (batch->base_timestamp > TIMESTAMP_DISTANCE_MAX || batch->base_timestamp < -TIMESTAMP_DISTANCE_MAX) return -1;
+    for (int64_t number = 0; number < batch->count; number++) {
+        const uint8_t *end, *key, *value;
+        int64_t length, delta, key_size, value_size, header_count;
+        uint64_t raw;
+        if (!read_varint(&place, batch_end, &length) || length < 1 || length > batch_end - place) return -1;
+        end = place + length;
+        place++; /* attributes */
+        if (place < end && *place < 0x80)
+            raw = *place++;
+        else if (!read_raw(&place, end, 10, &raw))
+            return -1;
+        int64_t time = unzigzag(raw);
+        if (time > TIMESTAMP_DISTANCE_MAX || time < -TIMESTAMP_DISTANCE_MAX - 1) return -1;
+        if (!read_varint(&place, end, &delta) || delta <= delta_before || delta > batch->last_offset_delta) return -1;
+        delta_before = delta;
+        if (!read_bytes(&place, end, &key, &key_size) || !read_bytes(&place, end, &value, &value_size)) return -1;
+        if (!read_varint(&place, end, &header_count) || header_count < 0 || header_count > headers_max) return -1;
+        int64_t offset = batch->base_offset + delta;
+        int is_wanted = offset >= from && offset < until;
+        if (header_count == 0 ? place != end
+                              : !read_headers(place, end, header_count, columns, is_wanted && columns->header_bounds))
+            return -1;
+        place = end;
+        if (!is_wanted) continue;
+        time = batch->has_append_time ? batch->append_time : batch->base_timestamp + time;
+        time = time > MILLIS_MAX ? MILLIS_MAX : time < -MILLIS_MAX ? -MILLIS_MAX : time;
+        columns->offsets[row] = offset;
+        columns->micros[row] = time * 1000;
+        columns->kinds[row] = batch->has_append_time != 0;
+        put_bytes(&columns->key, row, key, key_size);
+        put_bytes(&columns->value, row, value, value_size);
+        if (columns->header_bounds) {
+            columns->header_bounds[row + 1] = (int32_t)columns->header_count;
+            if (header_count)
+                set_bit(columns->header_valid, row);
+            else
+                columns->header_nulls++;
+        }
+        row++;
+    }
+    return place == batch_end ? row : -1;
+}
+
+int64_t millpond_decode(const Batch *batches, int64_t batch_count, int64_t from, int64_t until, int64_t headers_max,
+                        Columns *columns) {
+    int64_t row = 0;
+    for (int64_t number = 0; number < batch_count && row >= 0; number++)
+        row = decode_batch(&batches[number], from, until, headers_max, columns, row);
+    return row;
+}
+
+/* JSON: values that are objects with plain strings, numbers of few digits, and no field twice. The rest is named. */
+
+enum { STRING, FLOAT, WHOLE, BOOLEAN, MOMENT, MAP };
+
+#define DEPTH_MAX 16
+#define DIGITS_MAX 18
+#define ENTRIES_MAX 24
+#define EXACT_MAX ((uint64_t)1 << 53)
+
+typedef struct {
+    const uint8_t *name;
+    int64_t name_size, kind, least, most;
+    void *numbers; /* of FLOAT, WHOLE and MOMENT; bits of BOOLEAN */
+    Bytes text;    /* of STRING; of MAP the bounds and validity of its rows */
+    Bytes entry_key, entry_value;
+    int64_t entries;
+} Field;
+
+typedef struct {
+    int64_t used, entries, key_used, value_used;
+} Mark;
+
+typedef struct {
+    uint64_t digits;
+    int64_t exponent;
+    int is_negative, is_whole;
+} Number;
+
+static const uint8_t *skip_space(const uint8_t *at, const uint8_t *end) {
+    while (at < end && (*at == ' ' || *at == '\n' || *at == '\r' || *at == '\t')) at++;
+    return at;
+}
+
+/* Bytes of the character at `at`, which is not ASCII; 0 where it is none. */
+static int character_size(const uint8_t *at, const uint8_t *end) {
+    uint8_t first = at[0];
+    int size = first < 0xC2 ? 0 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : first < 0xF5 ? 4 : 0;
+    if (size == 0 || end - at < size) return 0;
+    for (int number = 1; number < size; number++)
+        if ((at[number] & 0xC0) != 0x80) return 0;
+    if ((first == 0xE0 && at[1] < 0xA0) || (first == 0xED && at[1] > 0x9F)) return 0;
+    if ((first == 0xF0 && at[1] < 0x90) || (first == 0xF4 && at[1] > 0x8F)) return 0;
+    return size;
+}
+
+/* From an opening quote to behind the closing one; NULL for a string that has an escape, or is none. */
+static const uint8_t *scan_string(const uint8_t *at, const uint8_t *end, const uint8_t **from, int64_t *size) {
+    if (at >= end || *at != '"') return NULL;
+    *from = ++at;
+    while (at < end) {
+        uint8_t byte = *at;
+        if (byte == '"') {
+            *size = at - *from;
+            return at + 1;
+        }
+        if (byte < 0x20 || byte == '\\') return NULL;
+        int step = byte < 0x80 ? 1 : character_size(at, end);
+        if (step == 0) return NULL;
+        at += step;
+    }
+    return NULL;
+}
+
+static const uint8_t *scan_number(const uint8_t *at, const uint8_t *end, Number *number) {
+    int digits = 0;
+    *number = (Number){0, 0, 0, 1};
+    if (at < end && *at == '-') {
+        number->is_negative = 1;
+        at++;
+    }
+    const uint8_t *first = at;
+    for (; at < end && *at >= '0' && *at <= '9'; at++, digits++) {
+        if (digits == DIGITS_MAX) return NULL;
+        number->digits = number->digits * 10 + (*at - '0');
+    }
+    if (at == first || (*first == '0' && at - first > 1)) return NULL;
+    if (at < end && *at == '.') {
+        number->is_whole = 0;
+        first = ++at;
+        for (; at < end && *at >= '0' && *at <= '9'; at++, digits++, number->exponent--) {
+            if (digits == DIGITS_MAX) return NULL;
+            number->digits = number->digits * 10 + (*at - '0');
+        }
+        if (at == first) return NULL;
+    }
+    if (at < end && (*at == 'e' || *at == 'E')) return NULL;
+    if (number->is_negative && number->digits == 0) return NULL;
+    return at;
+}
+
+static const uint8_t *scan_word(const uint8_t *at, const uint8_t *end, const char *word, int64_t size) {
+    return end - at >= size && memcmp(at, word, (size_t)size) == 0 ? at + size : NULL;
+}
+
+/* What no field wants: behind it, where it is as JSON has to be. */
+static const uint8_t *skip_value(const uint8_t *at, const uint8_t *end, int depth) {
+    const uint8_t *from;
+    int64_t size;
+    Number number;
+    if (at >= end || depth == DEPTH_MAX) return NULL;
+    switch (*at) {
+    case '"': return scan_string(at, end, &from, &size);
+    case 't': return scan_word(at, end, "true", 4);
+    case 'f': return scan_word(at, end, "false", 5);
+    case 'n': return scan_word(at, end, "null", 4);
+    case '{':
+    case '[': break;
+    default: return scan_number(at, end, &number);
+    }
+    uint8_t closing = *at == '{' ? '}' : ']';
+    at = skip_space(at + 1, end);
+    if (at < end && *at == closing) return at + 1;
+    for (;;) {
+        if (closing == '}') {
+            if ((at = scan_string(at, end, &from, &size)) == NULL) return NULL;
+            at = skip_space(at, end);
+            if (at >= end || *at != ':') return NULL;
+            at = skip_space(at + 1, end);
+        }
+        if ((at = skip_value(at, end, depth + 1)) == NULL) return NULL;
+        at = skip_space(at, end);
+        if (at >= end) return NULL;
+        if (*at == closing) return at + 1;
+        if (*at != ',') return NULL;
+        at = skip_space(at + 1, end);
+    }
+}
+
+static int has_key(const Field *field, int64_t first, const uint8_t *from, int64_t size) {
+    for (int64_t entry = first; entry < field->entries; entry++) {
+        int64_t start = field->entry_key.bounds[entry];
+        if (field->entry_key.bounds[entry + 1] - start == size &&
+            memcmp(field->entry_key.bytes + start, from, (size_t)size) == 0)
+            return 1;
+    }
+    return 0;
+}
+
+static const uint8_t *read_map(const uint8_t *at, const uint8_t *end, Field *field) {
+    int64_t first = field->entries;
+    if (at >= end || *at != '{') return NULL;
+    at = skip_space(at + 1, end);
+    if (at < end && *at == '}') return at + 1;
+    for (;;) {
+        const uint8_t *key, *value;
+        int64_t key_size, value_size;
+        if ((at = scan_string(at, end, &key, &key_size)) == NULL) return NULL;
+        at = skip_space(at, end);
+        if (at >= end || *at != ':') return NULL;
+        at = skip_space(at + 1, end);
+        if ((at = scan_string(at, end, &value, &value_size)) == NULL) return NULL;
+        if (field->entries - first == ENTRIES_MAX || has_key(field, first, key, key_size)) return NULL;
+        memcpy(field->entry_key.bytes + field->entry_key.used, key, (size_t)key_size);
+        memcpy(field->entry_value.bytes + field->entry_value.used, value, (size_t)value_size);
+        field->entry_key.used += key_size;
+        field->entry_value.used += value_size;
+        field->entries++;
+        field->entry_key.bounds[field->entries] = (int32_t)field->entry_key.used;
+        field->entry_value.bounds[field->entries] = (int32_t)field->entry_value.used;
+        at = skip_space(at, end);
+        if (at >= end) return NULL;
+        if (*at == '}') return at + 1;
+        if (*at != ',') return NULL;
+        at = skip_space(at + 1, end);
+    }
+}
+
+static const uint8_t *read_number(const uint8_t *at, const uint8_t *end, Field *field, int64_t row) {
+    static const double tens[] = {1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14,
+                                  1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
+    Number number;
+    if ((at = scan_number(at, end, &number)) == NULL) return NULL;
+    if (field->kind == FLOAT) {
+        /* Both are exact as doubles, so the quotient is the one that is nearest. */
+        if (number.digits > EXACT_MAX) return NULL;
+        double found = (double)number.digits / tens[-number.exponent];
+        ((double *)field->numbers)[row] = number.is_negative ? -found : found;
+        return at;
+    }
+    int64_t found = number.is_negative ? -(int64_t)number.digits : (int64_t)number.digits;
+    if (!number.is_whole || found < field->least || found > field->most) return NULL;
+    ((int64_t *)field->numbers)[row] = field->kind == MOMENT ? found * 1000 : found;
+    return at;
+}
+
+/* Into `row` of the field, where it is what the field expects. */
+static const uint8_t *read_value(const uint8_t *at, const uint8_t *end, Field *field, int64_t row) {
+    const uint8_t *from, *after;
+    int64_t size;
+    if (at < end && *at == 'n') return scan_word(at, end, "null", 4);
+    switch (field->kind) {
+    case STRING:
+        if ((at = scan_string(at, end, &from, &size)) == NULL) return NULL;
+        memcpy(field->text.bytes + field->text.used, from, (size_t)size);
+        field->text.used += size;
+        break;
+    case MAP: at = read_map(at, end, field); break;
+    case BOOLEAN:
+        if ((after = scan_word(at, end, "true", 4)) != NULL) set_bit(field->numbers, row);
+        at = after != NULL ? after : scan_word(at, end, "false", 5);
+        break;
+    default: at = read_number(at, end, field, row);
+    }
+    if (at != NULL) set_bit(field->text.valid, row);
+    return at;
+}
+
+/* Its number, or `count`; most objects have their fields in the order of the schema. */
+static int64_t find_field(const Field *fields, int64_t count, int64_t likely, const uint8_t *name, int64_t size) {
+    for (int64_t tried = 0; tried < count; tried++) {
+        int64_t place = likely + tried < count ? likely + tried : likely + tried - count;
+        if (fields[place].name_size == size && memcmp(fields[place].name, name, (size_t)size) == 0) return place;
+    }
+    return count;
+}
+
+static int read_object(const uint8_t *at, const uint8_t *end, Field *fields, int64_t count, int64_t row) {
+    uint64_t seen = 0;
+    int64_t likely = 0;
+    at = skip_space(at, end);
+    if (at >= end || *at != '{') return 0;
+    at = skip_space(at + 1, end);
+    if (at < end && *at == '}') return skip_space(at + 1, end) == end;
+    for (;;) {
+        const uint8_t *name;
+        int64_t size;
+        if ((at = scan_string(at, end, &name, &size)) == NULL) return 0;
+        at = skip_space(at, end);
+        if (at >= end || *at != ':') return 0;
+        at = skip_space(at + 1, end);
+        int64_t place = find_field(fields, count, likely, name, size);
+        if (place == count) {
+            at = skip_value(at, end, 0);
+        } else {
+            if (seen >> place & 1) return 0;
+            seen |= (uint64_t)1 << place;
+            likely = place + 1 == count ? 0 : place + 1;
+            at = read_value(at, end, &fields[place], row);
+        }
+        if (at == NULL) return 0;
+        at = skip_space(at, end);
+        if (at >= end) return 0;
+        if (*at == '}') return skip_space(at + 1, end) == end;
+        if (*at != ',') return 0;
+        at = skip_space(at + 1, end);
+    }
+}
+
+static void clear_bit(uint8_t *bits, int64_t place) { bits[place >> 3] &= (uint8_t) ~(1u << (place & 7)); }
+
+/* Values that lie between `bounds`, `valid` or not; rows that are left to others go into `left`, as many as returned.
+A field has a bit set in its `text.valid` where it has something; `marks` is room to remember where a row began. */
+int64_t millpond_json(const uint8_t *bytes, const int32_t *bounds, const uint8_t *valid, int64_t rows, Field *fields,
+                      int64_t count, Mark *marks, int64_t *left) {
+    int64_t left_count = 0;
+    for (int64_t row = 0; row < rows; row++) {
+        for (int64_t number = 0; number < count; number++) {
+            Field *field = &fields[number];
+            marks[number] = (Mark){field->text.used, field->entries, field->entry_key.used, field->entry_value.used};
+        }
+        int is_read = !valid[row] || read_object(bytes + bounds[row], bytes + bounds[row + 1], fields, count, row);
+        if (!is_read) left[left_count++] = row;
+        for (int64_t number = 0; number < count; number++) {
+            Field *field = &fields[number];
+            if (!is_read) {
+                field->text.used = marks[number].used;
+                field->entries = marks[number].entries;
+                field->entry_key.used = marks[number].key_used;
+                field->entry_value.used = marks[number].value_used;
+                clear_bit(field->text.valid, row);
+            }
+            if (field->kind == STRING) field->text.bounds[row + 1] = (int32_t)field->text.used;
+            if (field->kind == MAP) field->text.bounds[row + 1] = (int32_t)field->entries;
+        }
+    }
+    return left_count;
+}
