@@ -117,12 +117,13 @@ def rollups(on_time: DataFrame, resolution: str) -> DataFrame:
     width = RESOLUTIONS_MS[resolution]
     start = sql.timestamp_millis(sql.floor(sql.unix_millis("time") / width) * width)
     shares = sql.percentile("value", sql.array(sql.lit(0.5), sql.lit(0.95), sql.lit(0.99)))
+    # Added up in one order always: the sum of floating numbers depends on it.
+    total = sql.aggregate(sql.array_sort(sql.collect_list("value")), sql.lit(0.0), lambda before, each: before + each)
     found = on_time.groupBy("client_id", "metric", start.alias("start")).agg(
         sql.count("*").alias("count"),
-        sql.sum("value").alias("sum"),
+        total.alias("sum"),
         sql.min("value").alias("min"),
         sql.max("value").alias("max"),
-        sql.avg("value").alias("avg"),
         shares.alias("shares"),
     )
     return found.select(
@@ -133,7 +134,7 @@ def rollups(on_time: DataFrame, resolution: str) -> DataFrame:
         "sum",
         "min",
         "max",
-        "avg",
+        (sql.col("sum") / sql.col("count")).alias("avg"),
         *(sql.col("shares")[place].alias(name) for place, name in enumerate(("p50", "p95", "p99"))),
         sql.lit(resolution).alias("resolution"),
     )

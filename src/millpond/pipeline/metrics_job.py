@@ -18,7 +18,7 @@ Driven by Spark, on the driver; by `millpond pipeline`.
 import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
-from functools import reduce
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any, Final
 
@@ -111,6 +111,10 @@ class MetricsJob:
         self.facts = Table(settings.folder / "facts", metrics.FACT, partitioned_by="date")
         self.rollups = Table(settings.folder / "rollups", metrics.ROLLUP, partitioned_by="resolution")
 
+    @property
+    def settings(self) -> MetricsSettings:
+        return self._settings
+
     def start(self, *, trigger_seconds: float | None = None) -> StreamingQuery:
         """Without a time between micro-batches it reads what is there, and ends."""
         settings = self._settings
@@ -197,7 +201,7 @@ class MetricsJob:
                 added = self.facts.write(found)
             late = self.facts.count_true("late", added)
             after = self._after(before, parts, facts=sum(each.rows for each in added), late=late, lasts=lasts)
-            self.facts.commit(app, number, added=added, note=asdict(after))
+            self.facts.commit(app, number, added=added, note=partial(_noted, before, after))
         finally:
             rows.unpersist()
 
@@ -278,9 +282,17 @@ class MetricsJob:
         self._roll_up(app, number, ends)
         closed = self._publish(app, number) if self.rollups.is_done(app, number) else 0
         # Last, so that whoever is stopped on the way does all of it again, under the same number.
-        self.facts.commit(app, number, added=[], note=asdict(replace(progress, closed_ms=max(ends.values()))))
+        after = replace(progress, closed_ms=max(ends.values()))
+        self.facts.commit(app, number, added=[], note=partial(_noted, progress, after))
         return closed
 
     def _send(self, rows: DataFrame, topic: str, name: str, number: int) -> None:
         options = {"kafka.bootstrap.servers": self._settings.bootstrap, "topic": topic}
         write_once(rows, write_options(options, is_stream=False), Commit(name, number))
+
+
+def _noted(before: Progress, after: Progress, now: dict[str, Any]) -> dict[str, Any]:
+    """What came of `before`, where a back-fill has changed the facts that are counted there meanwhile."""
+    found = Progress(**now)
+    facts, late = found.facts - before.facts, found.late - before.late
+    return asdict(replace(after, facts=after.facts + facts, late=after.late + late))

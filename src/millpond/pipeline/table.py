@@ -38,6 +38,8 @@ INCOMING: Final = "_incoming"
 COMPACTION: Final = "compaction"
 _MS_PER_SECOND: Final = 1000
 Action = dict[str, Any]
+Note = Mapping[str, Any] | Callable[[Action], Mapping[str, Any]] | None
+"""What is kept with a commit; or what comes of the note before it, whoever wrote that in between. None keeps it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +151,13 @@ class Table:
         """Files that do not count until they are committed."""
         attempt = self._new_name()
         incoming = self.folder / INCOMING / attempt
-        rows.write.partitionBy(self.partitioned_by).parquet(str(incoming))
+        try:
+            rows.write.partitionBy(self.partitioned_by).parquet(str(incoming))
+            return self._moved(incoming, attempt)
+        finally:
+            shutil.rmtree(incoming, ignore_errors=True)
+
+    def _moved(self, incoming: Path, attempt: str) -> list[File]:
         written = []
         for number, path in enumerate(sorted(incoming.glob("*/*.parquet"))):
             place = path.parent.name
@@ -160,8 +168,12 @@ class Table:
             written.append(self._described(target))
         for folder in {(self.folder / each.path).parent for each in written}:
             _sync(folder)
-        shutil.rmtree(incoming)
         return written
+
+    def discard(self, files: Iterable[File]) -> None:
+        """Files that were written, and will not be committed."""
+        for each in files:
+            (self.folder / each.path).unlink(missing_ok=True)
 
     def _described(self, path: Path) -> File:
         found = pq.read_metadata(path)
@@ -184,7 +196,7 @@ class Table:
         *,
         added: Sequence[File],
         removed: Sequence[File] = (),
-        note: Mapping[str, Any] | None,
+        note: Note,
         operation: str = "WRITE",
         changes_data: bool = True,
     ) -> bool:
@@ -196,7 +208,8 @@ class Table:
                 if file.path not in self.state.files:
                     raise InvalidSetting(f"{self.folder}: {file.path} was taken away by another job; try again")
             now = self._wall_ms()
-            actions: list[Action] = [{"commitInfo": {"timestamp": now, "operation": operation, "note": note}}]
+            said = note(self.state.note) if callable(note) else note
+            actions: list[Action] = [{"commitInfo": {"timestamp": now, "operation": operation, "note": said}}]
             if self.state.version < 0:
                 actions += self._first_actions(now)
             actions.append({"txn": {"appId": app, "version": number, "lastUpdated": now}})
