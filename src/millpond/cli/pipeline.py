@@ -14,7 +14,7 @@ import typer
 from typer import Argument, Option
 
 from millpond.cli.exit_codes import FAILED
-from millpond.cli.options import HERE, Bootstrap, Output, Shown, examples, pairs
+from millpond.cli.options import HERE, Bootstrap, DryRun, Output, Shown, examples, pairs
 from millpond.cli.showing import Section, show, write
 from millpond.model.errors import InvalidSetting
 
@@ -29,6 +29,10 @@ Lateness = Annotated[
 Master = Annotated[str, Option(help="Where Spark runs: local\\[*], spark://HOST:PORT, ...", metavar="MASTER")]
 Confs = Annotated[
     list[str] | None, Option("--conf", help="A setting of Spark's; may be repeated.", metavar="NAME=VALUE")
+]
+Fields = Annotated[
+    list[str] | None,
+    Option("--field", help="A field that metrics have besides; a column of facts from now on.", metavar="NAME=TYPE"),
 ]
 HERE_FOLDER = Path("millpond-metrics")
 TOTALS = ("ingested", "dead", "duplicates", "facts", "late")
@@ -55,6 +59,7 @@ def run(
     metrics_port: Annotated[
         int | None, Option(help="Serve figures for Prometheus here, on 127.0.0.1.", metavar="PORT")
     ] = None,
+    field: Fields = None,
     conf: Confs = None,
     bootstrap: Bootstrap = HERE,
 ) -> None:
@@ -76,6 +81,7 @@ def run(
         lateness_seconds=lateness,
         offsets_max=max_offsets,
         metrics_port=metrics_port,
+        fields=dict(pairs("--field", field, example="--field region=string")),
     )
     run_metrics(bootstrap, plan, spark_configs(conf))
 
@@ -134,6 +140,21 @@ def compact(folder: Folder = HERE_FOLDER, master: Master = "local[*]", conf: Con
 
     for name, before, after in compact_tables(folder.absolute(), master, spark_configs(conf)):
         write(f"{name}: {before} files, now {after}")
+
+
+@pipeline.command(epilog=examples("millpond pipeline vacuum --dry-run", "millpond pipeline vacuum --keep 2d"))
+def vacuum(
+    folder: Folder = HERE_FOLDER,
+    keep: Annotated[
+        str, Option(help="Files that left the table later than this stay, for whoever reads them.", metavar="SPAN")
+    ] = "7d",
+    dry_run: DryRun = False,
+) -> None:
+    """Remove files that are in no table any more: those that were compacted or replaced, and what killed runs left."""
+    from millpond.cli.pipeline_jobs import vacuumed  # noqa: PLC0415
+
+    for name, files, size in vacuumed(folder.absolute(), keep, dry_run=dry_run):
+        write(f"{name}: {files} files, {size} bytes {'would be removed' if dry_run else 'removed'}")
 
 
 @pipeline.command(
@@ -220,4 +241,4 @@ def demo(
 
 
 def spark_configs(given: list[str] | None) -> dict[str, str]:
-    return dict(pairs("--conf", given, example="spark.executor.memory=2g"))
+    return dict(pairs("--conf", given, example="--conf spark.executor.memory=2g"))

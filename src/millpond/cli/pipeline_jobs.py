@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from millpond.app.clock import SystemClock
 from millpond.app.refusals import CannotStart
-from millpond.cli.moments import parse_moment
-from millpond.cli.pipeline_run import plain, quiet_session, summary
+from millpond.cli.moments import parse_moment, parse_span
+from millpond.cli.pipeline_run import plain, quiet_session, summary, tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,6 +59,18 @@ def verified(bootstrap: str, topic: str, folder: str, where: Where) -> list[Row]
         from millpond.pipeline.archive_check import verify  # noqa: PLC0415
 
         return [asdict(each) for each in verify(spark, Archive(bootstrap, topic, folder))]
+
+
+def vacuumed(folder: Path, keep: str, *, dry_run: bool) -> list[tuple[str, int, int]]:
+    """By table, files and bytes; without a session."""
+    keep_ms = parse_span("--keep", keep)
+    summary(folder)
+    done = []
+    for table in tables(folder):
+        size = {path: path.stat().st_size for path in table.vacuum(keep_ms=keep_ms, dry_run=True)}
+        gone = table.vacuum(keep_ms=keep_ms, dry_run=dry_run)
+        done.append((table.folder.name, len(gone), sum(size.get(path, 0) for path in gone)))
+    return done
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from millpond.pipeline.metrics_job import BatchDone, MetricsJob
+    from millpond.pipeline.table import Table
 
 LOOK_SECONDS: Final = 0.2
 _OURS: Final = re.compile(r"millpond\.model\.errors\.\w+: (.+)")
@@ -41,6 +42,7 @@ class RunPlan:
     lateness_seconds: int
     offsets_max: int
     metrics_port: int | None = None
+    fields: Mapping[str, str] = field(default_factory=dict)
 
 
 def run_metrics(bootstrap: str, plan: RunPlan, configs: Mapping[str, str]) -> None:
@@ -60,6 +62,7 @@ def run_in(spark: "SparkSession", bootstrap: str, plan: RunPlan, watch: "Watcher
         folder=plan.folder,
         lateness_seconds=plan.lateness_seconds,
         offsets_per_trigger_max=plan.offsets_max,
+        fields=plan.fields,
     )
     job = MetricsJob(spark, settings, on_batch=watch)
     stopped = threading.Event()
@@ -231,15 +234,21 @@ def summary(folder: Path) -> dict[str, Any]:
 
 def compact_tables(folder: Path, master: str, configs: Mapping[str, str]) -> list[tuple[str, int, int]]:
     """By table, how many files there were and are."""
-    from millpond.pipeline import metrics  # noqa: PLC0415
-    from millpond.pipeline.table import Table  # noqa: PLC0415
-
     summary(folder)
     with quiet_session(master, folder, configs) as spark:
         done = []
-        for name, schema, by in (("facts", metrics.FACT, "date"), ("rollups", metrics.ROLLUP, "resolution")):
-            table = Table(folder / name, schema, partitioned_by=by)
+        for table in tables(folder):
             before = len(table.state.files)
             table.compact(spark)
-            done.append((name, before, len(table.state.files)))
+            done.append((table.folder.name, before, len(table.state.files)))
         return done
+
+
+def tables(folder: Path) -> "list[Table]":
+    from millpond.pipeline import metrics  # noqa: PLC0415
+    from millpond.pipeline.table import Table  # noqa: PLC0415
+
+    return [
+        Table(folder / "facts", metrics.FACT, partitioned_by="date"),
+        Table(folder / "rollups", metrics.ROLLUP, partitioned_by="resolution"),
+    ]

@@ -159,11 +159,13 @@ def _facts_again(spark: SparkSession, job: MetricsJob, spans: list[Span], wanted
         "endingOffsets": _offsets({span.at: span.end for span in spans}),
         "columns": metrics.COLUMNS,
         "value.format": "json",
-        "value.schema": metrics.VALUE_SCHEMA,
+        "value.schema": metrics.value_schema(job.fields),
     }
     messages = spark.read.format("millpond").options(**options).load()
     rows = metrics.judged(messages).where(wanted.has(sql.unix_millis("value.timestamp")))
-    return metrics.facts(rows, lateness_seconds=settings.lateness_seconds, closed_until_ms=NOTHING_CLOSED)
+    return metrics.facts(
+        rows, lateness_seconds=settings.lateness_seconds, closed_until_ms=NOTHING_CLOSED, fields=job.fields
+    )
 
 
 def _offsets(found: dict[TopicPartition, int]) -> str:

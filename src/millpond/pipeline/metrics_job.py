@@ -16,7 +16,7 @@ Driven by Spark, on the driver; by `millpond pipeline`.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial, reduce
 from pathlib import Path
@@ -54,6 +54,8 @@ class MetricsSettings:
     """Under which lag tools see the job."""
     lateness_seconds: int = 60
     offsets_per_trigger_max: int = 500_000
+    fields: Mapping[str, str] = field(default_factory=dict)
+    """What metrics have besides, with its type: columns of facts from now on. Those the table has already stay."""
 
 
 @dataclass(slots=True)
@@ -108,7 +110,8 @@ class MetricsJob:
         spark.conf.set(
             "spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS"
         )  # or files would not tell their times
-        self.facts = Table(settings.folder / "facts", metrics.FACT, partitioned_by="date")
+        self.facts = Table(settings.folder / "facts", metrics.fact_schema(settings.fields), partitioned_by="date")
+        self.fields = metrics.fields_of(self.facts.schema)
         self.rollups = Table(settings.folder / "rollups", metrics.ROLLUP, partitioned_by="resolution")
 
     @property
@@ -127,7 +130,7 @@ class MetricsJob:
             "maxOffsetsPerTrigger": str(settings.offsets_per_trigger_max),
             "columns": metrics.COLUMNS,
             "value.format": "json",
-            "value.schema": metrics.VALUE_SCHEMA,
+            "value.schema": metrics.value_schema(self.fields),
         }
         source = self._spark.readStream.format("millpond").options(**options).load()
         writer = (
@@ -194,7 +197,12 @@ class MetricsJob:
             added = []
             if firsts:
                 closed = max([before.closed_ms, *self.rollups.state.note.values()])
-                found = metrics.facts(rows, lateness_seconds=self._settings.lateness_seconds, closed_until_ms=closed)
+                found = metrics.facts(
+                    rows,
+                    lateness_seconds=self._settings.lateness_seconds,
+                    closed_until_ms=closed,
+                    fields=self.fields,
+                )
                 near = [each for each in self.facts.state.files.values() if each.overlaps(min(firsts), max(lasts) + 1)]
                 if near:
                     found = metrics.without(found, self.facts.read(self._spark, near))
