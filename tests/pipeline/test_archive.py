@@ -4,6 +4,7 @@ import hashlib
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -91,7 +92,7 @@ def rewrite(folder: Path, name: str) -> None:
 
 
 def test_how_messages_are_cut_into_batches_makes_no_difference_and_what_they_are_does() -> None:
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"key": None, "value": b"", "topic": "t", "partition": 0, "offset": 0, "timestamp": 1, "timestampType": 0},
         {"key": b"k", "value": None, "topic": "t", "partition": 0, "offset": 3, "timestamp": 2, "timestampType": 0,
          "headers": [{"key": "a", "value": None}, {"key": "b", "value": b""}]},

@@ -9,10 +9,11 @@ from pyspark.sql import DataFrame, SparkSession
 from millpond.model.errors import InvalidSetting, OffsetOutOfRange
 from millpond.model.ids import TopicPartition
 from millpond.pipeline import metrics
-from millpond.pipeline.backfill import TimeRange, _check_kept, backfill
+from millpond.pipeline.backfill import _check_kept, backfill
 from millpond.pipeline.generating import Load
 from millpond.pipeline.metrics_job import MetricsJob, MetricsSettings
 from millpond.pipeline.table import File, Table
+from millpond.pipeline.time_range import STEP_MS, TimeRange
 from millpond.testing.broker import InProcessBroker
 from tests.pipeline.metrics_model import compare
 from tests.pipeline.test_metrics import send, settings
@@ -99,6 +100,7 @@ def test_a_range_becomes_what_the_log_says_and_the_rest_stays(
 
 
 def test_a_range_is_of_whole_hours() -> None:
+    assert max(metrics.RESOLUTIONS_MS.values()) == STEP_MS
     with pytest.raises(InvalidSetting, match="begins at 2023-11-14T22:13:20Z; it goes from one whole hour"):
         TimeRange(1_700_000_000_000, SECOND.end_ms)
     with pytest.raises(InvalidSetting, match="it must end later"):

@@ -14,6 +14,7 @@ from millpond.app.clock import SystemClock
 from millpond.app.refusals import CannotStart
 from millpond.cli.moments import parse_moment, parse_span
 from millpond.cli.pipeline_run import plain, quiet_session, summary, tables
+from millpond.pipeline.time_range import TimeRange
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,14 +32,14 @@ class Where:
 
 def backfilled(bootstrap: str, folder: Path, where: Where, *, start: str, end: str, lateness_seconds: int) -> list[Row]:
     now_ms = SystemClock().wall_ms()
-    start_ms, end_ms = parse_moment("--from", start, now_ms=now_ms), parse_moment("--to", end, now_ms=now_ms)
+    wanted = TimeRange(parse_moment("--from", start, now_ms=now_ms), parse_moment("--to", end, now_ms=now_ms))
     summary(folder)
     with _spark(where, folder) as spark:
-        from millpond.pipeline.backfill import TimeRange, backfill  # noqa: PLC0415
+        from millpond.pipeline.backfill import backfill  # noqa: PLC0415
         from millpond.pipeline.metrics_job import MetricsJob, MetricsSettings  # noqa: PLC0415
 
         settings = MetricsSettings(bootstrap=bootstrap, folder=folder, lateness_seconds=lateness_seconds)
-        return [asdict(each) for each in backfill(spark, MetricsJob(spark, settings), TimeRange(start_ms, end_ms))]
+        return [asdict(each) for each in backfill(spark, MetricsJob(spark, settings), wanted)]
 
 
 def archived(

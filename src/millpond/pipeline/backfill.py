@@ -16,7 +16,6 @@ Driven by `millpond pipeline backfill`, and by whoever has a MetricsJob.
 
 import json
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
 from functools import reduce
 from typing import Any, Final
 
@@ -33,33 +32,10 @@ from millpond.pipeline.options import Connection
 from millpond.pipeline.planning import Span
 from millpond.pipeline.positions import to_json
 from millpond.pipeline.table import File, Note, Table
+from millpond.pipeline.time_range import TimeRange, written
 
 APP: Final = "backfill"
 """As what its commits are numbered in the tables."""
-STEP_MS: Final = max(metrics.RESOLUTIONS_MS.values())
-
-
-@dataclass(frozen=True, slots=True)
-class TimeRange:
-    """From `start` on, before `end`, of times of metrics."""
-
-    start_ms: int
-    end_ms: int
-
-    def __post_init__(self) -> None:
-        for name, moment in (("begins", self.start_ms), ("ends", self.end_ms)):
-            if moment % STEP_MS:
-                raise InvalidSetting(
-                    f"the range {name} at {_written(moment)}; it goes from one whole hour (UTC) to another, since "
-                    "windows are as wide as that"
-                )
-        if self.end_ms <= self.start_ms:
-            raise InvalidSetting(
-                f"the range ends at {_written(self.end_ms)}, and begins at {_written(self.start_ms)}; it must end later"
-            )
-
-    def has(self, moment: Column) -> Column:
-        return (moment >= self.start_ms) & (moment < self.end_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +121,7 @@ def _check_kept(at: TopicPartition, first: int, young: int, wanted: TimeRange) -
     if first > 0 and young <= first:
         raise OffsetOutOfRange(
             f"{at} begins at offset {first}, and what was before it may be of the range from "
-            f"{_written(wanted.start_ms)} on: retention has removed it. Nothing was changed; begin the range later"
+            f"{written(wanted.start_ms)} on: retention has removed it. Nothing was changed; begin the range later"
         )
 
 
@@ -162,7 +138,7 @@ def _facts_again(spark: SparkSession, job: MetricsJob, spans: list[Span], wanted
         "value.schema": metrics.value_schema(job.fields),
     }
     messages = spark.read.format("millpond").options(**options).load()
-    rows = metrics.judged(messages).where(wanted.has(sql.unix_millis("value.timestamp")))
+    rows = metrics.judged(messages).where(_inside(wanted, sql.unix_millis("value.timestamp")))
     return metrics.facts(
         rows, lateness_seconds=settings.lateness_seconds, closed_until_ms=NOTHING_CLOSED, fields=job.fields
     )
@@ -177,7 +153,7 @@ def _offsets(found: dict[TopicPartition, int]) -> str:
 
 def _facts_written(spark: SparkSession, table: Table, found: DataFrame, wanted: TimeRange) -> _Written:
     near = [each for each in table.state.files.values() if each.overlaps(wanted.start_ms, wanted.end_ms)]
-    kept = table.read(spark, near).where(~wanted.has(sql.unix_millis("time")))
+    kept = table.read(spark, near).where(~_inside(wanted, sql.unix_millis("time")))
     return _written_instead(table, near, found, kept)
 
 
@@ -195,6 +171,10 @@ def _rollups_written(spark: SparkSession, table: Table, found: DataFrame, wanted
     return _written_instead(table, near, reduce(DataFrame.unionAll, parts), kept)
 
 
+def _inside(wanted: TimeRange, moment: Column) -> Column:
+    return (moment >= wanted.start_ms) & (moment < wanted.end_ms)
+
+
 def _written_instead(table: Table, near: list[File], found: DataFrame, kept: DataFrame) -> _Written:
     stays = kept.count()
     rows = found.unionByName(kept) if near else found
@@ -205,7 +185,3 @@ def _written_instead(table: Table, near: list[File], found: DataFrame, kept: Dat
         after=sum(each.rows for each in added) - stays,
     )
     return _Written(table, near, added, replaced)
-
-
-def _written(moment_ms: int) -> str:
-    return datetime.fromtimestamp(moment_ms / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
