@@ -40,7 +40,7 @@ def test_a_doctor_looks_at_everything_and_shows_it_alike(millpond: Command, tmp_
     states = {each["check"]: each["state"] for each in found["checks"]}
     assert list(states) == [
         *("python", "kafka port", "data directory", "disk space", "filesystem", "disk sync", "open files"),
-        *("memory maps", "memory", "clock"),
+        *("memory maps", "memory", "clock", "spark"),
     ]
     assert "fail" not in states.values()
     assert all(bool(each["advice"]) == (each["state"] != "ok") for each in found["checks"])

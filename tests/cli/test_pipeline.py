@@ -20,6 +20,10 @@ def test_what_cannot_be_done_is_said_in_a_line(millpond: Command, tmp_path: Path
         (("show", "--folder", str(tmp_path)), "there is no table in"),
         (("run", "orders"), "there is no pipeline 'orders'; there is one: metrics"),
         (("run", "metrics", "--close-windows"), "give --once too"),
+        (("run", "metrics", "--conf", "fast"), "--conf is 'fast'; allowed is NAME=VALUE"),
+        (("vacuum", "--keep", "soon"), "--keep is 'soon'"),
+        (("backfill", "--from", "2026-11-16T10:30Z", "--to", "2026-11-16T12:00Z"), "one whole hour (UTC) to another"),
+        (("backfill", "--from", "0", "--to", "3600000", "--folder", str(tmp_path)), "there is no table in"),
     ):
         code, out, err = millpond("pipeline", *arguments)
         assert (code in (2, 5), out) == (True, "")

@@ -10,14 +10,15 @@ from pyspark.sql import SparkSession
 
 from bench.pipeline.connector import kept
 from millpond.model.errors import InvalidSetting
-from millpond.pipeline.session import check_java, session
+from millpond.pipeline.java import find_java
+from millpond.pipeline.session import session
 from millpond.testing.broker import InProcessBroker
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     try:
-        check_java()
+        find_java()
     except InvalidSetting as error:
         pytest.skip(str(error))
     os.environ["PYSPARK_PYTHON"] = sys.executable

@@ -1,11 +1,12 @@
 """Commits to a table are there whole, once and in order, whoever else commits."""
 
 import json
+import os
 import threading
 from pathlib import Path
 
 import pytest
-from pyspark.sql.types import DateType, StructType, TimestampType
+from pyspark.sql.types import DateType, LongType, StringType, StructType, TimestampType
 
 from millpond.model.errors import InvalidSetting
 from millpond.pipeline.table import File, Table
@@ -77,3 +78,72 @@ def test_a_folder_that_cannot_be_written_to_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InvalidSetting, match="cannot be written to"):
         table(tmp_path / "file" / "table")
+
+
+def test_a_checkpoint_stands_for_all_commits_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("millpond.pipeline.table.CHECKPOINT_EVERY", 5)
+    first = table(tmp_path)
+    first.commit("b", 7, added=[file("x")], note=None)
+    for number in range(9):
+        first.commit("a", number, added=[file(f"a{number}")], note={"count": number})
+        if number == 2:
+            first.commit("c", 0, added=[], removed=[file("x")], note=None)
+    log = tmp_path / "_delta_log"
+    assert json.loads((log / "_last_checkpoint").read_text())["version"] == 10
+    kept = first.state.removed.pop(file("x").path)  # its file was never there
+    assert kept
+    assert table(tmp_path).state == first.state
+    for version in range(10):
+        (log / f"{version:020}.json").unlink()
+    assert table(tmp_path).state == first.state
+    again = table(tmp_path)
+    assert again.commit("a", 8, added=[], note={}) is False
+    assert again.commit("a", 9, added=[], note={"count": 9})
+    assert table(tmp_path).state == again.state
+
+
+def test_a_damaged_checkpoint_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("millpond.pipeline.table.CHECKPOINT_EVERY", 1)
+    first = table(tmp_path)
+    for number in range(3):
+        first.commit("a", number, added=[file(f"a{number}")], note={"count": number})
+    (tmp_path / "_delta_log" / f"{2:020}.checkpoint.parquet").write_bytes(b"PAR1")
+    assert table(tmp_path).state == first.state
+
+
+def test_a_column_is_added_and_none_is_changed_or_lost(tmp_path: Path) -> None:
+    table(tmp_path).commit("a", 0, added=[file("x")], note={})
+    wider = Table(tmp_path, StructType().add("time", TimestampType()).add("zone", StringType()), partitioned_by="date")
+    assert wider.schema.fieldNames() == ["time", "date", "zone"]
+    wider.commit("a", 1, added=[file("y")], note={})
+    wider.commit("a", 2, added=[file("z")], note={})
+    assert table(tmp_path).schema == wider.schema, "who does not know of it keeps it"
+    said = [path.read_text().count("metaData") for path in sorted((tmp_path / "_delta_log").glob("*.json"))]
+    assert said == [1, 1, 0]
+    with pytest.raises(InvalidSetting, match="column zone is string, and cannot become bigint"):
+        Table(tmp_path, StructType().add("zone", LongType()), partitioned_by="date")
+
+
+def test_files_are_removed_when_nobody_reads_them_any_more(tmp_path: Path) -> None:
+    def put(name: str, age_ms: int) -> Path:
+        path = tmp_path / "date=2026-11-16" / f"{name}.parquet"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"x")
+        os.utime(path, (0, (now - age_ms) / 1000))
+        return path
+
+    now = 1_700_000_000_000
+    current = Table(tmp_path, SCHEMA, partitioned_by="date", wall_ms=lambda: now)
+    kept = [put("kept", 5_000), put("young orphan", 10), put("last of b", 5_000)]
+    gone = [put("old orphan", 5_000), put("replaced", 5_000)]
+    current.commit("b", 0, added=[file("last of b")], note={})
+    current.commit("a", 0, added=[file("kept"), file("replaced")], note={})
+    current.commit("c", 0, added=[], removed=[file("replaced"), file("last of b")], note={})
+    current.commit("a", 1, added=[file("kept")], note={})
+    assert current.vacuum(keep_ms=1_000) == [gone[0]], "what was replaced just now is still read"
+    now += 2_000
+    assert current.vacuum(keep_ms=3_000, dry_run=True) == []
+    assert current.vacuum(keep_ms=1_000, dry_run=True) == sorted([gone[1], kept[1]])
+    assert gone[1].exists()
+    assert current.vacuum(keep_ms=1_000) == sorted([gone[1], kept[1]])
+    assert [path.exists() for path in kept] == [True, False, True]

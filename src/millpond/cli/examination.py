@@ -12,9 +12,10 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
@@ -25,6 +26,7 @@ from millpond.app.settings import Settings
 from millpond.cli import kernel_clock
 from millpond.client.connection import BrokerConnection
 from millpond.model.addresses import Address
+from millpond.model.errors import InvalidSetting
 from millpond.model.limits import GIB, KIB, MIB
 
 State = Literal["ok", "warn", "fail"]
@@ -66,6 +68,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
     yield look_at_maps(_number("/proc/sys/vm/max_map_count"))
     yield look_at_memory(_available_memory())
     yield look_at_clock(SystemClock().wall_ms(), is_synchronised=kernel_clock.is_synchronised())
+    yield look_at_spark(has_spark=find_spec("pyspark") is not None, environ=os.environ)
 
 
 def look_at_python() -> Finding:
@@ -226,6 +229,18 @@ def look_at_clock(wall_ms: int, *, is_synchronised: bool | None) -> Finding:
         advice = "run chrony or systemd-timesyncd: timestamps, retention and lag go by the clock"
         return Finding("clock", "warn", f"{found}, not synchronised", advice)
     return Finding("clock", "ok", f"{found}, synchronised")
+
+
+def look_at_spark(*, has_spark: bool, environ: Mapping[str, str]) -> Finding:
+    """Only pipelines need it: a broker does without."""
+    if not has_spark:
+        return Finding("spark", "ok", "not installed; only millpond pipeline needs it: pip install 'millpond[spark]'")
+    from millpond.pipeline.java import find_java  # noqa: PLC0415
+
+    try:
+        return Finding("spark", "ok", f"PySpark {version('pyspark')} on {find_java(environ)}")
+    except InvalidSetting as error:
+        return Finding("spark", "warn", "PySpark without a Java it can run on", str(error))
 
 
 # Facts

@@ -3,6 +3,8 @@
 millpond pipeline generate --messages 100000
 millpond pipeline run metrics --once --close-windows
 millpond pipeline show
+millpond pipeline backfill --from 2026-11-16T10:00Z --to 2026-11-16T12:00Z
+millpond pipeline archive metrics.inbound --folder archive
 """
 
 from pathlib import Path
@@ -11,7 +13,8 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from millpond.cli.options import HERE, Bootstrap, Output, Shown, examples
+from millpond.cli.exit_codes import FAILED
+from millpond.cli.options import HERE, Bootstrap, DryRun, Output, Shown, examples, pairs
 from millpond.cli.showing import Section, show, write
 from millpond.model.errors import InvalidSetting
 
@@ -24,6 +27,13 @@ Lateness = Annotated[
     int, Option(help="A metric that comes later than this counts in no roll-up.", metavar="SECONDS", min=0)
 ]
 Master = Annotated[str, Option(help="Where Spark runs: local\\[*], spark://HOST:PORT, ...", metavar="MASTER")]
+Confs = Annotated[
+    list[str] | None, Option("--conf", help="A setting of Spark's; may be repeated.", metavar="NAME=VALUE")
+]
+Fields = Annotated[
+    list[str] | None,
+    Option("--field", help="A field that metrics have besides; a column of facts from now on.", metavar="NAME=TYPE"),
+]
 HERE_FOLDER = Path("millpond-metrics")
 TOTALS = ("ingested", "dead", "duplicates", "facts", "late")
 
@@ -49,6 +59,8 @@ def run(
     metrics_port: Annotated[
         int | None, Option(help="Serve figures for Prometheus here, on 127.0.0.1.", metavar="PORT")
     ] = None,
+    field: Fields = None,
+    conf: Confs = None,
     bootstrap: Bootstrap = HERE,
 ) -> None:
     """Read metrics.inbound; keep facts and roll-ups as tables, publish roll-ups and dead letters, each exactly once.
@@ -69,8 +81,9 @@ def run(
         lateness_seconds=lateness,
         offsets_max=max_offsets,
         metrics_port=metrics_port,
+        fields=dict(pairs("--field", field, example="--field region=string")),
     )
-    run_metrics(bootstrap, plan)
+    run_metrics(bootstrap, plan, spark_configs(conf))
 
 
 @pipeline.command(
@@ -121,12 +134,97 @@ def show_tables(folder: Folder = HERE_FOLDER, output: Shown = Output.TABLE) -> N
 
 
 @pipeline.command(epilog=examples("millpond pipeline compact"))
-def compact(folder: Folder = HERE_FOLDER, master: Master = "local[*]") -> None:
+def compact(folder: Folder = HERE_FOLDER, master: Master = "local[*]", conf: Confs = None) -> None:
     """Write the small files of each table's partition as one; what was read before stays readable."""
     from millpond.cli.pipeline_run import compact_tables  # noqa: PLC0415
 
-    for name, before, after in compact_tables(folder.absolute(), master):
+    for name, before, after in compact_tables(folder.absolute(), master, spark_configs(conf)):
         write(f"{name}: {before} files, now {after}")
+
+
+@pipeline.command(epilog=examples("millpond pipeline vacuum --dry-run", "millpond pipeline vacuum --keep 2d"))
+def vacuum(
+    folder: Folder = HERE_FOLDER,
+    keep: Annotated[
+        str, Option(help="Files that left the table later than this stay, for whoever reads them.", metavar="SPAN")
+    ] = "7d",
+    dry_run: DryRun = False,
+) -> None:
+    """Remove files that are in no table any more: those that were compacted or replaced, and what killed runs left."""
+    from millpond.cli.pipeline_jobs import vacuumed  # noqa: PLC0415
+
+    for name, files, size in vacuumed(folder.absolute(), keep, dry_run=dry_run):
+        write(f"{name}: {files} files, {size} bytes {'would be removed' if dry_run else 'removed'}")
+
+
+@pipeline.command(
+    epilog=examples(
+        "millpond pipeline backfill --from 2026-11-16T10:00Z --to 2026-11-16T12:00Z",
+        "millpond pipeline backfill --from 2026-11-16T00:00Z --to 2026-11-17T00:00Z --lateness 86400",
+    )
+)
+def backfill(
+    start: Annotated[str, Option("--from", help="Times of metrics from this whole hour on.", metavar="TIME")],
+    end: Annotated[str, Option("--to", help="And before this one.", metavar="TIME")],
+    folder: Folder = HERE_FOLDER,
+    master: Master = "local[*]",
+    lateness: Lateness = 60,
+    conf: Confs = None,
+    bootstrap: Bootstrap = HERE,
+    output: Shown = Output.TABLE,
+) -> None:
+    """Read a time range of metrics.inbound again, and put its facts and roll-ups in the place of what the tables have.
+
+    Each table changes in one commit. Whatever is outside of the range stays; done twice, it comes to the same.
+    """
+    from millpond.cli.pipeline_jobs import Where, backfilled  # noqa: PLC0415
+
+    where = Where(master, spark_configs(conf))
+    rows = backfilled(bootstrap, folder.absolute(), where, start=start, end=end, lateness_seconds=lateness)
+    show({"replaced": rows}, output, Section(rows, ("table", "before", "after"), "rows of the range"))
+
+
+@pipeline.command(
+    epilog=examples(
+        "millpond pipeline archive orders --folder archive",
+        "millpond pipeline archive orders --folder archive --until 1d",
+        "millpond pipeline archive orders --folder archive --verify",
+    )
+)
+def archive(
+    topic: Annotated[str, Argument(help="Which topic.", metavar="TOPIC")],
+    folder: Annotated[str, Option("--folder", help="Where archives are: a folder, or s3://...", metavar="DIR|URI")],
+    until: Annotated[
+        str | None, Option(help="Only what is older than this.  [dim]all there is[/dim]", metavar="TIME")
+    ] = None,
+    verify: Annotated[bool, Option("--verify", help="Compare the archive with the log; write nothing.")] = False,
+    messages_per_file: Annotated[int, Option(help="At most so many.", metavar="N", min=1)] = 1_000_000,
+    allow_gaps: Annotated[
+        bool, Option("--allow-gaps", help="Go on where retention has removed what was not archived yet.")
+    ] = False,
+    master: Master = "local[*]",
+    conf: Confs = None,
+    bootstrap: Bootstrap = HERE,
+    output: Shown = Output.TABLE,
+) -> None:
+    """Write what is new in a topic to Parquet, with a manifest of ranges, counts and checksums; or compare the two.
+
+    With --verify the exit code is 1 where something differs. What retention has removed from the log is no difference.
+    """
+    from millpond.cli.pipeline_jobs import Where, archived, verified  # noqa: PLC0415
+
+    where = Where(master, spark_configs(conf))
+    if verify:
+        rows = verified(bootstrap, topic, folder, where)
+        columns = ("partition", "start", "end", "messages", "state", "found")
+        show({"ranges": rows}, output, Section(rows, columns, f"{topic}, in the archive and in the log"))
+        if any(row["state"] == "different" for row in rows):
+            raise typer.Exit(FAILED)
+        return
+    rows = archived(bootstrap, topic, folder, where, until=until, per_file=messages_per_file, allow_gaps=allow_gaps)
+    columns = ("partition", "start", "end", "messages", "bytes", "file")
+    said = Section(rows, columns, f"archived of {topic}") if rows else f"nothing is new in {topic}"
+    show({"archived": rows}, output, said)
 
 
 @pipeline.command(epilog=examples("millpond pipeline demo"))
@@ -140,3 +238,7 @@ def demo(
     from millpond.cli.pipeline_demo import run_demo  # noqa: PLC0415
 
     run_demo(messages, folder)
+
+
+def spark_configs(given: list[str] | None) -> dict[str, str]:
+    return dict(pairs("--conf", given, example="--conf spark.executor.memory=2g"))

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from millpond.pipeline.metrics_job import MetricsJob
 
 STOP_SECONDS_MAX: Final = 20
-BATCHES: Final = 4
+BATCHES: Final = 3
 PLOT: Final = Path("millpond-demo.png")
 
 
@@ -43,6 +43,7 @@ def run_demo(messages: int, folder: Path | None) -> None:
         )
         note(f"sent after {_seconds(clock, started_ms)} s; starting Spark")
         with quiet_session("local[*]", place) as spark:
+            note(f"Spark runs after {_seconds(clock, started_ms)} s; its first micro-batch takes longest")
             plan = RunPlan(
                 folder=place / "metrics",
                 master="local[*]",
@@ -52,6 +53,7 @@ def run_demo(messages: int, folder: Path | None) -> None:
                 offsets_max=-(-messages // BATCHES),
             )
             job = run_in(spark, bootstrap, plan, Watcher())
+            note(f"all is read after {_seconds(clock, started_ms)} s; counting what came of it")
             wrong = _shown(spark, job, bootstrap, messages)
             _plotted(job.rollups.read(spark))
     write(f"a plot of one roll-up is in {PLOT}; all of it took {_seconds(clock, started_ms)} s")

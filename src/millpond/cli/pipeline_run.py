@@ -11,9 +11,9 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from millpond.pipeline.metrics_job import BatchDone, MetricsJob
+    from millpond.pipeline.table import Table
 
 LOOK_SECONDS: Final = 0.2
 _OURS: Final = re.compile(r"millpond\.model\.errors\.\w+: (.+)")
@@ -41,10 +42,11 @@ class RunPlan:
     lateness_seconds: int
     offsets_max: int
     metrics_port: int | None = None
+    fields: Mapping[str, str] = field(default_factory=dict)
 
 
-def run_metrics(bootstrap: str, plan: RunPlan) -> None:
-    with quiet_session(plan.master, plan.folder) as spark:
+def run_metrics(bootstrap: str, plan: RunPlan, configs: Mapping[str, str]) -> None:
+    with quiet_session(plan.master, plan.folder, configs) as spark:
         watch = Watcher(plan.metrics_port)
         try:
             run_in(spark, bootstrap, plan, watch)
@@ -60,6 +62,7 @@ def run_in(spark: "SparkSession", bootstrap: str, plan: RunPlan, watch: "Watcher
         folder=plan.folder,
         lateness_seconds=plan.lateness_seconds,
         offsets_per_trigger_max=plan.offsets_max,
+        fields=plan.fields,
     )
     job = MetricsJob(spark, settings, on_batch=watch)
     stopped = threading.Event()
@@ -83,10 +86,10 @@ def _wait(query: "StreamingQuery", stopped: threading.Event) -> None:
                 query.stop()
                 return
     except StreamingQueryException as error:
-        raise CannotStart(_plain(str(error))) from None
+        raise CannotStart(plain(str(error))) from None
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """What our own code said, out of a page of Spark's; else that page's first line."""
     found = _OURS.findall(text)
     return str(found[-1]) if found else f"the pipeline failed: {text.splitlines()[0]}"
@@ -106,7 +109,7 @@ def _signals(stop: Callable[[], object]) -> Iterator[None]:
 
 
 @contextmanager
-def quiet_session(master: str, folder: Path) -> "Iterator[SparkSession]":
+def quiet_session(master: str, folder: Path, configs: Mapping[str, str] | None = None) -> "Iterator[SparkSession]":
     """A session that is ended. What Spark and its workers have to say goes to a file: errors come as errors anyway."""
     try:
         from millpond.pipeline.session import session  # noqa: PLC0415
@@ -118,7 +121,9 @@ def quiet_session(master: str, folder: Path) -> "Iterator[SparkSession]":
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with _errors_to(log):
-            spark = session(master, name="millpond-metrics", configs={"spark.ui.enabled": "false"})
+            spark = session(
+                master, name="millpond-metrics", configs={"spark.ui.enabled": "false"} | dict(configs or {})
+            )
     except OSError as error:
         raise CannotStart(f"{folder} cannot be written to: {error.strerror}; name another with --folder") from None
     except InvalidSetting:
@@ -227,17 +232,23 @@ def summary(folder: Path) -> dict[str, Any]:
     return {"messages": counts, "tables": tables}
 
 
-def compact_tables(folder: Path, master: str) -> list[tuple[str, int, int]]:
+def compact_tables(folder: Path, master: str, configs: Mapping[str, str]) -> list[tuple[str, int, int]]:
     """By table, how many files there were and are."""
+    summary(folder)
+    with quiet_session(master, folder, configs) as spark:
+        done = []
+        for table in tables(folder):
+            before = len(table.state.files)
+            table.compact(spark)
+            done.append((table.folder.name, before, len(table.state.files)))
+        return done
+
+
+def tables(folder: Path) -> "list[Table]":
     from millpond.pipeline import metrics  # noqa: PLC0415
     from millpond.pipeline.table import Table  # noqa: PLC0415
 
-    summary(folder)
-    with quiet_session(master, folder) as spark:
-        done = []
-        for name, schema, by in (("facts", metrics.FACT, "date"), ("rollups", metrics.ROLLUP, "resolution")):
-            table = Table(folder / name, schema, partitioned_by=by)
-            before = len(table.state.files)
-            table.compact(spark)
-            done.append((name, before, len(table.state.files)))
-        return done
+    return [
+        Table(folder / "facts", metrics.FACT, partitioned_by="date"),
+        Table(folder / "rollups", metrics.ROLLUP, partitioned_by="resolution"),
+    ]

@@ -16,9 +16,9 @@ Driven by Spark, on the driver; by `millpond pipeline`.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from functools import reduce
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any, Final
 
@@ -54,6 +54,8 @@ class MetricsSettings:
     """Under which lag tools see the job."""
     lateness_seconds: int = 60
     offsets_per_trigger_max: int = 500_000
+    fields: Mapping[str, str] = field(default_factory=dict)
+    """What metrics have besides, with its type: columns of facts from now on. Those the table has already stay."""
 
 
 @dataclass(slots=True)
@@ -108,8 +110,13 @@ class MetricsJob:
         spark.conf.set(
             "spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS"
         )  # or files would not tell their times
-        self.facts = Table(settings.folder / "facts", metrics.FACT, partitioned_by="date")
+        self.facts = Table(settings.folder / "facts", metrics.fact_schema(settings.fields), partitioned_by="date")
+        self.fields = metrics.fields_of(self.facts.schema)
         self.rollups = Table(settings.folder / "rollups", metrics.ROLLUP, partitioned_by="resolution")
+
+    @property
+    def settings(self) -> MetricsSettings:
+        return self._settings
 
     def start(self, *, trigger_seconds: float | None = None) -> StreamingQuery:
         """Without a time between micro-batches it reads what is there, and ends."""
@@ -123,7 +130,7 @@ class MetricsJob:
             "maxOffsetsPerTrigger": str(settings.offsets_per_trigger_max),
             "columns": metrics.COLUMNS,
             "value.format": "json",
-            "value.schema": metrics.VALUE_SCHEMA,
+            "value.schema": metrics.value_schema(self.fields),
         }
         source = self._spark.readStream.format("millpond").options(**options).load()
         writer = (
@@ -190,14 +197,19 @@ class MetricsJob:
             added = []
             if firsts:
                 closed = max([before.closed_ms, *self.rollups.state.note.values()])
-                found = metrics.facts(rows, lateness_seconds=self._settings.lateness_seconds, closed_until_ms=closed)
+                found = metrics.facts(
+                    rows,
+                    lateness_seconds=self._settings.lateness_seconds,
+                    closed_until_ms=closed,
+                    fields=self.fields,
+                )
                 near = [each for each in self.facts.state.files.values() if each.overlaps(min(firsts), max(lasts) + 1)]
                 if near:
                     found = metrics.without(found, self.facts.read(self._spark, near))
                 added = self.facts.write(found)
             late = self.facts.count_true("late", added)
             after = self._after(before, parts, facts=sum(each.rows for each in added), late=late, lasts=lasts)
-            self.facts.commit(app, number, added=added, note=asdict(after))
+            self.facts.commit(app, number, added=added, note=partial(_noted, before, after))
         finally:
             rows.unpersist()
 
@@ -278,9 +290,17 @@ class MetricsJob:
         self._roll_up(app, number, ends)
         closed = self._publish(app, number) if self.rollups.is_done(app, number) else 0
         # Last, so that whoever is stopped on the way does all of it again, under the same number.
-        self.facts.commit(app, number, added=[], note=asdict(replace(progress, closed_ms=max(ends.values()))))
+        after = replace(progress, closed_ms=max(ends.values()))
+        self.facts.commit(app, number, added=[], note=partial(_noted, progress, after))
         return closed
 
     def _send(self, rows: DataFrame, topic: str, name: str, number: int) -> None:
         options = {"kafka.bootstrap.servers": self._settings.bootstrap, "topic": topic}
         write_once(rows, write_options(options, is_stream=False), Commit(name, number))
+
+
+def _noted(before: Progress, after: Progress, now: dict[str, Any]) -> dict[str, Any]:
+    """What came of `before`, where a back-fill has changed the facts that are counted there meanwhile."""
+    found = Progress(**now)
+    facts, late = found.facts - before.facts, found.late - before.late
+    return asdict(replace(after, facts=after.facts + facts, late=after.late + late))

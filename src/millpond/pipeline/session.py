@@ -8,19 +8,22 @@
     shuffle partitions = cores                   200 small ones, Spark's default, make a stateful batch 13 times slower
     the plain file manager, checkpoints on disk  the default one forks a process for each file; not for object stores
 
+A cluster (`spark://`, `k8s://`, `yarn`) gets this package sent to its executors; a Spark Connect server (`sc://`) has
+to have it, and these settings, itself.
+
 Invariant: whatever is set here can be set otherwise by whoever asks, by name.
 Driven by programs, notebooks and tests.
 """
 
 import os
-import shutil
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Final
 
 from pyspark.sql import SparkSession
 
 from millpond.model.errors import InvalidSetting
+from millpond.pipeline import shipping
+from millpond.pipeline.java import use_java
 
 SETTINGS: Final = {
     "spark.sql.session.timeZone": "UTC",
@@ -30,6 +33,7 @@ SETTINGS: Final = {
     "spark.ui.showConsoleProgress": "false",
 }
 CHECKPOINT_MANAGER: Final = "spark.sql.streaming.checkpointFileManagerClass"
+CONNECT: Final = "sc://"
 LOCAL_MANAGER: Final = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
 
@@ -37,39 +41,41 @@ def session(
     master: str = "local[*]", *, name: str = "millpond", configs: Mapping[str, str] | None = None
 ) -> SparkSession:
     """The session there is, or a new one. `configs` are Spark's own, and count before all that is set here."""
-    if master.startswith("local"):
-        check_java()
-        settings = SETTINGS | {CHECKPOINT_MANAGER: LOCAL_MANAGER}
+    if master.startswith(CONNECT):
+        return _connected(master, name, configs or {})
+    use_java()
+    settings = dict(SETTINGS)
+    if is_local(master):
+        settings |= {CHECKPOINT_MANAGER: LOCAL_MANAGER, "spark.sql.shuffle.partitions": str(_cores(master))}
     else:
-        settings = dict(SETTINGS)
-    settings |= {"spark.sql.shuffle.partitions": str(_cores(master))} | dict(configs or {})
+        settings |= shipping.SETTINGS
+    settings |= dict(configs or {})
     builder = SparkSession.builder.master(master).appName(name)
     for key, value in settings.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    spark = builder.getOrCreate()
+    if not is_local(master):
+        spark.sparkContext.addPyFile(str(shipping.packed()))
+    return spark
 
 
-def check_java() -> str:
-    """Where Java is; `InvalidSetting` where there is none, before Spark fails with a page of something else."""
-    home = os.environ.get("JAVA_HOME")
-    if home:
-        java = Path(home) / "bin" / "java"
-        if not java.exists():
-            raise InvalidSetting(
-                f"JAVA_HOME is {home}, and there is no bin/java in it; correct it, or unset it to use the java in PATH"
-            )
-        return str(java)
-    found = shutil.which("java")
-    if found is None:
-        raise InvalidSetting(
-            "Spark needs Java 17 or newer, and there is none: install one (apt install openjdk-17-jre-headless, "
-            "brew install openjdk@17), or set JAVA_HOME to where it is"
-        )
-    return found
+def is_local(master: str) -> bool:
+    return master == "local" or master.startswith("local[")
+
+
+def _connected(address: str, name: str, configs: Mapping[str, str]) -> SparkSession:
+    """To a Spark Connect server. What only a server can be started with is its own to set."""
+    try:
+        spark = SparkSession.builder.remote(address).appName(name).getOrCreate()
+    except ImportError as error:
+        raise InvalidSetting(f"{address}: {error}; pip install 'pyspark[connect]'") from None
+    for key, value in ({"spark.sql.session.timeZone": "UTC"} | dict(configs)).items():
+        spark.conf.set(key, value)
+    return spark
 
 
 def _cores(master: str) -> int:
-    """Of a local master; elsewhere as many as Spark's workers usually have together is anybody's guess."""
+    """Of a local master."""
     inside = master.removeprefix("local[").removesuffix("]").split(",")[0] if master.startswith("local[") else "1"
     if inside.isdecimal():
         return int(inside)

@@ -7,8 +7,12 @@
         {"add": {"path", "partitionValues", "size", "stats"}}    files that count from now on
         {"remove": {"path", ...}}                                and that do not any more
     <table>/date=2026-11-16/<commit>-<n>.parquet    what is not in the log is not in the table
+    every hundredth commit is a checkpoint too (table_checkpoint.py)
 
 Whoever reads Delta tables reads these. Spark writes the files, without a jar; the driver makes them count, all at once.
+
+A table that is opened with columns it does not have gets them with the next commit; rows that are there have null in
+them. Columns that it has and nobody names any more stay.
 
 Invariant: a commit is there whole or not at all, and the files it names are on disk before it; of one app, each number
 is committed once, however often and by how many it is tried.
@@ -21,6 +25,7 @@ import random
 import shutil
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -32,12 +37,16 @@ from pyspark.sql.types import StructType
 
 from millpond.client.settings import machine_wall_ms
 from millpond.model.errors import InvalidSetting
+from millpond.pipeline.table_checkpoint import read_checkpoint, write_checkpoint
 
 LOG: Final = "_delta_log"
 INCOMING: Final = "_incoming"
 COMPACTION: Final = "compaction"
+CHECKPOINT_EVERY: Final = 100
 _MS_PER_SECOND: Final = 1000
 Action = dict[str, Any]
+Note = Mapping[str, Any] | Callable[[Action], Mapping[str, Any]] | None
+"""What is kept with a commit; or what comes of the note before it, whoever wrote that in between. None keeps it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +77,10 @@ class State:
     """Of the last commit that had one."""
     last_added: dict[str, list[File]] = field(default_factory=dict)
     """By app, what its last commit brought."""
+    removed: dict[str, int] = field(default_factory=dict)
+    """When files that were in the table ceased to be."""
+    head: dict[str, Action] = field(default_factory=dict)
+    """The last `protocol` and `metaData`."""
 
 
 class Table:
@@ -92,11 +105,14 @@ class Table:
         except OSError as error:
             raise InvalidSetting(f"{folder} cannot be written to: {error.strerror}; name another folder") from None
         self.refresh()
+        self.schema = self._evolved(schema)
 
     # What is there
 
     def refresh(self) -> State:
         """Reads what was committed since."""
+        if self.state.version < 0:
+            self._begin_with_checkpoint()
         while True:
             path = self._commit_path(self.state.version + 1)
             try:
@@ -117,14 +133,63 @@ class Table:
                 state.files[file.path] = file
                 added.append(file)
             elif "remove" in action:
-                state.files.pop(action["remove"]["path"], None)
+                gone = action["remove"]
+                state.files.pop(gone["path"], None)
+                state.removed[gone["path"]] = gone["deletionTimestamp"]
             elif "txn" in action:
                 app = action["txn"]["appId"]
                 state.numbers[app] = action["txn"]["version"]
                 state.last_added[app] = added
             elif "commitInfo" in action:
                 state.note = action["commitInfo"].get("note") or state.note
+            else:
+                state.head.update(action)
         state.version += 1
+
+    def _begin_with_checkpoint(self) -> None:
+        found = read_checkpoint(self.folder / LOG)
+        if found is None:
+            return
+        version, actions, ours = found
+        self._apply(actions)
+        files = self.state.files | {each.path: each for each in map(_file_of, ours["gone"])}
+        self.state.last_added = {app: [files[path] for path in paths] for app, paths in ours["last_added"].items()}
+        self.state.version, self.state.note = version, ours["note"]
+
+    def _write_checkpoint(self) -> None:
+        state, now = self.state, self._wall_ms()
+        actions = [{name: action} for name, action in state.head.items()]
+        actions += [{"txn": {"appId": app, "version": last, "lastUpdated": now}} for app, last in state.numbers.items()]
+        actions += [_add_action(each, now, False) for each in state.files.values()]
+        actions += [
+            {"remove": {"path": path, "deletionTimestamp": moment, "dataChange": False}}
+            for path, moment in state.removed.items()
+            if (self.folder / path).exists()
+        ]
+        last = {app: [each.path for each in files] for app, files in state.last_added.items()}
+        gone = [
+            _add_action(each, now, False)["add"]
+            for files in state.last_added.values()
+            for each in files
+            if each.path not in state.files
+        ]
+        ours = {"note": state.note, "last_added": last, "gone": gone}
+        with suppress(OSError):  # the commits are there, whatever becomes of it
+            write_checkpoint(self.folder / LOG, state.version, actions, ours)
+
+    def _evolved(self, wanted: StructType) -> StructType:
+        """The columns there are, and those that are new."""
+        if "metaData" not in self.state.head:
+            return wanted
+        there = StructType.fromJson(json.loads(self.state.head["metaData"]["schemaString"]))
+        known = {each.name: each for each in there}
+        for each in wanted:
+            if each.name in known and each.dataType != known[each.name].dataType:
+                raise InvalidSetting(
+                    f"{self.folder}: column {each.name} is {known[each.name].dataType.simpleString()}, and cannot "
+                    f"become {each.dataType.simpleString()}; give the new field another name"
+                )
+        return StructType([*there, *(each for each in wanted if each.name not in known)])
 
     def read(self, spark: SparkSession, files: Iterable[File] | None = None) -> DataFrame:
         """All of it, or only these files."""
@@ -149,7 +214,13 @@ class Table:
         """Files that do not count until they are committed."""
         attempt = self._new_name()
         incoming = self.folder / INCOMING / attempt
-        rows.write.partitionBy(self.partitioned_by).parquet(str(incoming))
+        try:
+            rows.write.partitionBy(self.partitioned_by).parquet(str(incoming))
+            return self._moved(incoming, attempt)
+        finally:
+            shutil.rmtree(incoming, ignore_errors=True)
+
+    def _moved(self, incoming: Path, attempt: str) -> list[File]:
         written = []
         for number, path in enumerate(sorted(incoming.glob("*/*.parquet"))):
             place = path.parent.name
@@ -160,8 +231,12 @@ class Table:
             written.append(self._described(target))
         for folder in {(self.folder / each.path).parent for each in written}:
             _sync(folder)
-        shutil.rmtree(incoming)
         return written
+
+    def discard(self, files: Iterable[File]) -> None:
+        """Files that were written, and will not be committed."""
+        for each in files:
+            (self.folder / each.path).unlink(missing_ok=True)
 
     def _described(self, path: Path) -> File:
         found = pq.read_metadata(path)
@@ -184,7 +259,7 @@ class Table:
         *,
         added: Sequence[File],
         removed: Sequence[File] = (),
-        note: Mapping[str, Any] | None,
+        note: Note,
         operation: str = "WRITE",
         changes_data: bool = True,
     ) -> bool:
@@ -196,9 +271,9 @@ class Table:
                 if file.path not in self.state.files:
                     raise InvalidSetting(f"{self.folder}: {file.path} was taken away by another job; try again")
             now = self._wall_ms()
-            actions: list[Action] = [{"commitInfo": {"timestamp": now, "operation": operation, "note": note}}]
-            if self.state.version < 0:
-                actions += self._first_actions(now)
+            said = note(self.state.note) if callable(note) else note
+            actions: list[Action] = [{"commitInfo": {"timestamp": now, "operation": operation, "note": said}}]
+            actions += self._head_actions(now)
             actions.append({"txn": {"appId": app, "version": number, "lastUpdated": now}})
             actions += [
                 {"remove": {"path": each.path, "deletionTimestamp": now, "dataChange": changes_data}}
@@ -207,6 +282,8 @@ class Table:
             actions += [_add_action(each, now, changes_data) for each in added]
             if self._create(self.state.version + 1, actions):
                 self.refresh()
+                if self.state.version % CHECKPOINT_EVERY == 0 and self.state.version:
+                    self._write_checkpoint()
                 return True
             self.refresh()  # somebody else was faster
 
@@ -222,6 +299,22 @@ class Table:
             assert sum(file.rows for file in new) == sum(file.rows for file in old), "rows went missing"
             number = self.state.numbers.get(COMPACTION, -1) + 1
             self.commit(COMPACTION, number, added=new, removed=old, note=None, operation="OPTIMIZE", changes_data=False)
+
+    def vacuum(self, *, keep_ms: int, dry_run: bool = False) -> list[Path]:
+        """Removes files that have not been in the table for so long, and those that never came to be."""
+        oldest = self._wall_ms() - keep_ms
+        named = set(self.state.files) | {each.path for files in self.state.last_added.values() for each in files}
+        found = []
+        for path in sorted(self.folder.glob("*/*.parquet")):
+            name = str(path.relative_to(self.folder))
+            if name not in named and path.parent.name not in (LOG, INCOMING):
+                since = self.state.removed.get(name, path.stat().st_mtime * _MS_PER_SECOND)
+                found += [path] if since < oldest else []
+        attempts = (self.folder / INCOMING).glob("*")
+        found += [each for each in attempts if each.stat().st_mtime * _MS_PER_SECOND < oldest]
+        for path in () if dry_run else found:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        return found
 
     def _create(self, version: int, actions: Sequence[Action]) -> bool:
         draft = self.folder / LOG / f".{self._new_name()}"
@@ -242,7 +335,13 @@ class Table:
         """That nobody else has: a UUID's digits."""
         return uuid.UUID(int=self._rng.getrandbits(128), version=4).hex
 
-    def _first_actions(self, now: int) -> list[Action]:
+    def _head_actions(self, now: int) -> list[Action]:
+        """What the table is: in the first commit, and in the first after columns were added."""
+        if self.state.head:
+            metadata = self.state.head["metaData"]
+            if StructType.fromJson(json.loads(metadata["schemaString"])) == self.schema:
+                return []
+            return [{"metaData": metadata | {"schemaString": self.schema.json()}}]
         return [
             {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}},
             {
