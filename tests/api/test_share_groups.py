@@ -99,7 +99,9 @@ def test_all_places_of_a_share_group_are_described_by_topic_and_partition(peer: 
     moved = [
         AlterShareGroupOffsetsRequestTopic(
             topic_name=each,
-            partitions=[AlterShareGroupOffsetsRequestPartition(partition_index=at, start_offset=at) for at in (2, 0, 1)],
+            partitions=[
+                AlterShareGroupOffsetsRequestPartition(partition_index=at, start_offset=at) for at in (2, 0, 1)
+            ],
         )
         for each in names
     ]
