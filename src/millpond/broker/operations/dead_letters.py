@@ -14,6 +14,8 @@ from millpond.broker.drivers.partition import Partition
 from millpond.broker.drivers.partitions import PartitionTable
 from millpond.broker.drivers.producer_ids import ProducerIds
 from millpond.broker.operations.produce import begin, finish
+from millpond.core.delivery.delay_headers import ASKING
+from millpond.core.delivery.headers import TTL_MS
 from millpond.core.delivery.runs import Run
 from millpond.core.delivery.states import Doomed
 from millpond.core.metadata.broker_configs import layers
@@ -40,6 +42,7 @@ TIMEOUT_MS: Final = 5_000
 HEADER_BYTES_MAX: Final = 64 * KIB
 """As much more than the messages of their topics may letters have."""
 PREFIX: Final = "millpond-dead-"
+LETTER_TTL: Final = PREFIX + "ttl-ms"
 SEQUENCES: Final = 1 << 31
 DUPLICATE: Final = DuplicateSequence.kafka_code
 
@@ -102,6 +105,7 @@ class DeadLetterTopics:
             record = found.get(offset)
             why = run.value.reason if record is not None else f"{run.value.reason}; it is no longer in its log"
             told = {
+                "origin": f"{partition.at.topic}/{partition.at.partition}/{offset}",
                 "topic": partition.at.topic,
                 "partition": str(partition.at.partition),
                 "offset": str(offset),
@@ -109,8 +113,7 @@ class DeadLetterTopics:
                 "error": why,
                 "group": group,
             }
-            own = () if record is None else (each for each in record.headers if not each[0].startswith(PREFIX))
-            headers = (*own, *((PREFIX + name, value.encode()) for name, value in told.items()))
+            headers = (*_own(record), *((PREFIX + name, value.encode()) for name, value in told.items()))
             timestamp = TimestampMs(self._clock.wall_ms())
             yield NewRecord(
                 None if record is None else record.value,
@@ -174,6 +177,16 @@ class DeadLetterTopics:
         )
         if codes not in ([0], [DUPLICATE]):
             raise NotLeader(f"{topic.name}-{number} did not take a letter: {codes or 'no answer'}")
+
+
+def _own(record: Record | None) -> Iterator[tuple[str, bytes | None]]:
+    """The message's headers, as far as a letter has them. It waits for nothing any more; and its life is over only
+    where a redrive gives it back, so whoever reads letters gets all of them."""
+    for name, value in () if record is None else record.headers:
+        if name == TTL_MS:
+            yield LETTER_TTL, value
+        elif not name.startswith(PREFIX) and name not in ASKING:
+            yield name, value
 
 
 def _read(partition: Partition, first: int, last: int) -> dict[int, Record]:
