@@ -1,10 +1,12 @@
 """Queue groups of one broker: leases, retries, dead letters, times to live, keys, priorities; over restarts."""
 
 import asyncio
+import struct
 from collections.abc import Sequence
 from unittest.mock import patch
 
 import pytest
+from crc32c import crc32c
 
 from millpond.broker.drivers import delays
 from millpond.broker.drivers.partition import Partition
@@ -19,7 +21,16 @@ from millpond.core.metadata.controller import NewTopic, create_topics
 from millpond.core.metadata.decisions import Refused
 from millpond.model.errors import LeaseLost, NotLeader
 from millpond.model.ids import Offset, TimestampMs
-from millpond.protocol.records import Headers, NewRecord, Record, decode_batch, encode_batch, iter_batches
+from millpond.protocol.compression import Codec
+from millpond.protocol.records import (
+    HEADER_BYTES,
+    Headers,
+    NewRecord,
+    Record,
+    decode_batch,
+    encode_batch,
+    iter_batches,
+)
 from millpond.telemetry.exposition import Exposition
 from tests.broker.clusters import Machine, SimCluster
 from tests.broker.test_cluster import until
@@ -253,6 +264,29 @@ async def test_a_point_to_point_topic_keeps_what_waits_for_its_time(cluster: Sim
             await until(lambda: partition_of(node).log.start_offset > 0, seconds=40)
         await asyncio.sleep(60)
         assert values(await receive(node)) == [b"a", b"b", b"c"]
+
+    await machine.host.run(steps())
+
+
+@with_brokers(1, configs=FEW)
+async def test_a_batch_that_nobody_can_read_holds_up_no_letter(cluster: SimCluster) -> None:
+    machine = cluster[1]
+
+    async def steps() -> None:
+        node = node_of(machine)
+        await make(node)
+        unreadable = bytearray(encode_batch(messages("x" * 50), codec=Codec.GZIP))
+        unreadable[HEADER_BYTES:] = bytes(len(unreadable) - HEADER_BYTES)
+        struct.pack_into("!I", unreadable, 17, crc32c(unreadable[21:]))
+        partition = partition_of(node)
+        await partition.wait_visible(partition.append(unreadable))
+        await send(node, *messages("bad"))
+        queue = await queue_of(node)
+        queue.take(Want("anna", 10, 1 << 20, LOCK_MS))
+        await queue.keep()
+        await say(node, Outcome.REJECT, 0, 1)
+        await until(lambda: len(letters(node)) > 1)
+        assert [each.value for each in letters(node)] == [None, b"bad"]
 
     await machine.host.run(steps())
 

@@ -282,6 +282,21 @@ def test_after_the_last_attempt_a_message_is_a_dead_letter_and_is_sent_back(queu
     assert again["headers"] == [{"name": "h", "value": "1"}]
 
 
+def test_a_letter_outlives_its_message_and_a_schedule_does_not_begin_again_with_it(queue: Queue) -> None:
+    queue.configure(share_delivery_count_limit="1")
+    (sent,) = queue.send("tick", ttl_ms=1_000, headers={"millpond-cron": "* * * * *"})
+    queue.broker.clock.advance(60_000)
+    (message,) = queue.receive(wait_ms=20_000)
+    assert queue.door.ask("DELETE", f"/api/v1/delays/{sent['message_id']}").status == 200
+    queue.say("nack", message)
+    wait_for_letters(queue, 1)
+    queue.broker.clock.advance(5_000)
+    assert queue.door.done("POST", f"{queue.path}/redrive", {}) == {"redriven": 1}
+    (again,) = queue.receive()
+    assert (again["value"], again["headers"]) == ("tick", [{"name": "millpond-ttl-ms", "value": "1000"}])
+    assert queue.door.done("GET", f"/api/v1/delays?topic={queue.name}")["pending"] == 0
+
+
 def test_dead_letters_come_in_pages_and_by_group(queue: Queue) -> None:
     queue.configure(share_delivery_count_limit="1")
     other = Queue(queue.broker, queue.door, queue.name, group=f"other-{queue.name}")
