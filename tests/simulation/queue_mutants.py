@@ -235,7 +235,7 @@ MUTANTS: tuple[tuple[Mutant, int], ...] = (
     (answer_before_it_is_kept, 0),
     (wait_only_for_what_one_sends_oneself, 89),
     (keep_states_before_anybody_else_has_them, 8),
-    (ignore_the_fence, 53),
+    (ignore_the_fence, 65),
     (forget_attempts_at_restart, 0),
     (forget_leases_at_restart, 0),
     (forget_the_doomed_at_restart, 0),
