@@ -5,6 +5,7 @@ KERNEL := src/millpond/pipeline/libkernel.so
 SEED ?=
 ONLY ?=
 CYCLES ?= 1000
+SEEDS ?= 50
 WORLD ?= disk
 HOURS ?= 8
 SECONDS ?= 60
@@ -38,14 +39,14 @@ format: .venv/.ready  ## rewrite the source in the one format
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-bench: .venv/.ready $(KERNEL)  ## measure, beside raw system calls and other brokers: make bench [ONLY=storage|broker|cluster|client|http|grpc|queues|pipeline]
+bench: .venv/.ready $(KERNEL)  ## measure, beside raw system calls and other brokers: make bench [ONLY=storage|broker|cluster|client|http|grpc|queues|delays|pipeline]
 	@$(BIN)/python -m bench $(ONLY)
 
 peers: .venv/.ready  ## fetch other brokers into bench/.peers, for the bench to stand beside
 	@$(BIN)/python -m bench.broker.peers
 
-sim: .venv/.ready  ## simulated bad days of a log, a cluster, or a queue: make sim [WORLD=cluster|queue] [SEED=7] [CYCLES=1000]
-	@$(BIN)/python -m tests.simulation --world $(WORLD) --cycles $(CYCLES) $(if $(SEED),--seed $(SEED))
+sim: .venv/.ready  ## simulated bad days of a log, a cluster, a queue, delays: make sim [WORLD=cluster|queue|delays] [SEED=7] [CYCLES=1000] [SEEDS=50]
+	@$(BIN)/python -m tests.simulation --world $(WORLD) --cycles $(CYCLES) --seeds $(SEEDS) $(if $(SEED),--seed $(SEED))
 
 sim-night: .venv/.ready  ## simulated clusters, minute after minute, until one breaks a promise: make sim-night [HOURS=8]
 	@$(BIN)/python -m tests.simulation --world cluster --hours $(HOURS)

@@ -242,8 +242,8 @@ LEADERS_PARTED: World = {
 """For so long that others lead; what they had under way comes then. Much is given back, so that much is open."""
 MUTANTS: tuple[tuple[Mutant, int, World], ...] = (
     (answer_before_it_is_kept, 0, {}),
-    (wait_only_for_what_one_sends_oneself, 12, {}),
-    (keep_states_before_anybody_else_has_them, 16, {}),
+    (wait_only_for_what_one_sends_oneself, 89, {}),
+    (keep_states_before_anybody_else_has_them, 8, {}),
     (ignore_the_fence, 4, LEADERS_PARTED),
     (forget_attempts_at_restart, 0, {}),
     (forget_leases_at_restart, 0, {}),
@@ -251,9 +251,9 @@ MUTANTS: tuple[tuple[Mutant, int, World], ...] = (
     (forget_keys_at_restart, 0, {}),
     (let_a_consumer_that_goes_take_the_leases_of_others_along, 2, {}),
     (take_the_word_of_who_has_lost_its_lease, 2, {}),
-    (take_what_is_done_for_deleted, 12, {}),
+    (take_what_is_done_for_deleted, 0, {}),
     (let_leases_end_early, 2, {}),
-    (renew_nothing, 2, {}),
+    (renew_nothing, 13, {}),
     (give_back_without_backoff, 2, {}),
     (allow_one_attempt_too_many, 0, {}),
     (let_the_next_of_a_key_through_when_one_is_given_back, 0, {}),

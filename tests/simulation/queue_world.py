@@ -141,6 +141,9 @@ class QueueWorld(replicated_world.World):
         while self.unburied():  # noqa: ASYNC110 - in virtual time
             await asyncio.sleep(0.5)
         letters = await self.read_letters(wire)
+        # What clients sent before they were killed may arrive even now, and die as well.
+        late = await self.read_log(wire)
+        log |= {each.place: late[each.place] for each in letters if each.place in late}
         wire.close()
         self.note(InCalm(log, letters))
 

@@ -14,7 +14,7 @@ from millpond.api.http.problems import PROBLEM_JSON, Problem
 from millpond.api.http.replies import JSON
 from millpond.api.http.routing import Route
 
-_EXAMPLES: Final = {"topic": "orders", "group": "kitchen"}
+_EXAMPLES: Final = {"topic": "orders", "group": "kitchen", "partition": "0", "offset": "17"}
 """Of names in paths."""
 _REFERENCE: Final = "#/components/schemas/{name}"
 

@@ -24,6 +24,7 @@ from millpond.api.http.replies import JSON
 from millpond.api.http.services import Services
 
 QUERY_FIELDS_MAX: Final = 32
+_SLASH: Final = re.compile("%2[fF]")
 
 
 class Call(NamedTuple):
@@ -101,6 +102,8 @@ class Table:
                     return methods, {name: unquote(text, errors="strict") for name, text in found.groupdict().items()}
                 except UnicodeDecodeError as error:
                     raise refusal_of(error, what="the path") from None
+        if (with_slashes := _SLASH.sub("/", path)) != path:  # a message id may come as one part of the path
+            return self._match(with_slashes)
         raise Refusal(404, "no_such_path", "nothing is at this path; /docs says what there is")
 
 

@@ -14,7 +14,7 @@ from msgspec import Meta, Struct
 
 from millpond.api.http.forms import FORMS, INT32_MAX, Message, form_of_accept, shown
 from millpond.api.http.problems import Refusal
-from millpond.api.http.queue_messages import DELAY_MS, DELIVER_AT, check, span
+from millpond.api.http.queue_messages import check, span
 from millpond.api.http.reading import EARLIEST, Place
 from millpond.api.http.receipts import draw_holder
 from millpond.api.http.replies import Reply
@@ -23,11 +23,12 @@ from millpond.api.http.routing import Call, Route
 from millpond.api.http.services import Services
 from millpond.api.http.shipment import Numbered
 from millpond.broker.drivers.queue_links import Saying
-from millpond.broker.drivers.queue_partition import Want
+from millpond.broker.drivers.queue_partition import KIND, Want
 from millpond.broker.node import Node
 from millpond.broker.operations import queues
-from millpond.broker.operations.dead_letters import PREFIX, SUFFIX
-from millpond.core.delivery.headers import find
+from millpond.broker.operations.dead_letters import LETTER_TTL, PREFIX, SUFFIX
+from millpond.core.delivery.delay_headers import ASKING, TOLD
+from millpond.core.delivery.headers import TTL_MS, find
 from millpond.core.delivery.states import Outcome
 from millpond.core.metadata.image import Topic
 from millpond.model.ids import TimestampMs, TopicPartition
@@ -39,6 +40,8 @@ REDRIVE_MAX: Final = 10_000
 AT_A_TIME: Final = 500
 LOCK_MS: Final = 60_000
 REDRIVES: Final = "millpond.redrive"
+PAST: Final = ASKING | TOLD
+"""Headers of a delay that is over."""
 
 Letters = Annotated[int, span(1, LETTERS_MAX, description="Letters.")]
 Redriven = Annotated[int, span(1, REDRIVE_MAX, description="Letters.")]
@@ -67,13 +70,14 @@ class Letter(Message, kw_only=True):
 class LetterPage(Struct):
     topic: str
     """Where they are."""
-    letters: list[Letter]
+    messages: list[Letter]
     next: str | None
     """None where there are no more now."""
 
 
 class RedriveWish(Struct, forbid_unknown_fields=True):
-    group: Group
+    group: Group | None = None
+    """Whose letters; of every group of the topic, where it is left out."""
     max: Redriven = REDRIVE_MAX
 
 
@@ -94,7 +98,7 @@ async def dlq(call: Call) -> Reply:
         at = TopicPartition(name, partition)
         first = await services.reading.offset_at(at, EARLIEST)
         reads = await services.reading.read(
-            [Place(at, max(first, offset))], count=query.count - len(page.letters), wait_ms=0
+            [Place(at, max(first, offset))], count=query.count - len(page.messages), wait_ms=0
         )
         if not reads:
             partition, offset = partition + 1, 0
@@ -102,8 +106,8 @@ async def dlq(call: Call) -> Reply:
         offset = reads[0].next_offset
         for record in reads[0].records:
             if _is_of(record, topic.name, query.group):
-                page.letters.append(_letter(shown(form, record), record, at))
-        if len(page.letters) >= query.count:
+                page.messages.append(_letter(shown(form, record), record, at))
+        if len(page.messages) >= query.count:
             page.next = f"{partition}.{offset}"
             break
     return Reply(200, form.value, msgspec.json.encode(page) + b"\n")
@@ -156,14 +160,19 @@ async def redrive(call: Call) -> Redrive:
     node = services.node
     topic = find_queue(node, call.names["topic"])
     check("max", wish.max, least=1, most=REDRIVE_MAX)
-    letters = node.image.topics.get(graveyard(node, topic.name, wish.group))
     redriven = 0
-    while letters is not None and redriven < wish.max:
-        count = await _redrive_some(services, letters, topic, wish.group, count_max=min(AT_A_TIME, wish.max - redriven))
-        if count is None:
-            break
-        redriven += count
+    for group in [wish.group] if wish.group is not None else await _groups(node, topic):
+        letters = node.image.topics.get(graveyard(node, topic.name, group))
+        while letters is not None and redriven < wish.max:
+            count = await _redrive_some(services, letters, topic, group, count_max=min(AT_A_TIME, wish.max - redriven))
+            if count is None:
+                break
+            redriven += count
     return Redrive(redriven)
+
+
+async def _groups(node: Node, topic: Topic) -> list[str]:
+    return sorted({key.group for key in await node.states.find(KIND, topic_id=topic.topic_id)})
 
 
 async def _redrive_some(services: Services, letters: Topic, topic: Topic, group: str, *, count_max: int) -> int | None:
@@ -172,7 +181,7 @@ async def _redrive_some(services: Services, letters: Topic, topic: Topic, group:
     redrives = f"{REDRIVES}.{group}.{topic.name}"
     want = Want(draw_holder(node.rng), count_max, BYTES_MAX, LOCK_MS)
     handed = await queues.receive(node, redrives, letters, want, wait_ms=0)
-    taken = [(partition, record) for partition, records in handed for record, _ in records]
+    taken = [(partition, record) for partition, records, _ in handed for record, _ in records]
     if not taken:
         return None
     leases = [queues.Lease(partition, record.offset, want.holder) for partition, record in taken]
@@ -201,9 +210,9 @@ def _origin(services: Services, record: Record, topic: Topic) -> TopicPartition:
 
 
 def _unburied(record: Record, services: Services) -> NewRecord:
-    headers = tuple(
-        each for each in record.headers if not each[0].startswith(PREFIX) and each[0] not in (DELAY_MS, DELIVER_AT)
-    )
+    kept = [each for each in record.headers if not each[0].startswith(PREFIX) and each[0] not in PAST]
+    life = find(record.headers, LETTER_TTL)
+    headers = tuple(kept if life is None else [*kept, (TTL_MS, life)])
     return NewRecord(record.value, record.key, TimestampMs(services.node.clock.wall_ms()), headers)
 
 

@@ -1,4 +1,4 @@
-"""/api/v1/groups: list, describe, lag in messages and in seconds, reset offsets, delete."""
+"""/api/v1/groups: list, describe, lag in messages and in seconds, settings, reset offsets, delete."""
 
 from typing import Annotated, Any, Final, Literal
 
@@ -7,9 +7,13 @@ from msgspec import Meta, Struct
 from millpond.api.http.forms import Offset, Partition, Timestamp, TopicName
 from millpond.api.http.problems import Refusal
 from millpond.api.http.reading import Place
+from millpond.api.http.routes.topics import Alteration, ConfigInfo, alter_settings
 from millpond.api.http.routing import Call, Route
 from millpond.api.http.services import Services
 from millpond.client.admin_groups import GroupDescription, PartitionLag, Target
+from millpond.core.metadata.alterations import OfGroup
+from millpond.core.metadata.broker_configs import layers
+from millpond.core.metadata.configs import describe_group as describe_settings
 from millpond.model.errors import GroupNotFound, MillpondError
 from millpond.model.ids import TopicPartition
 
@@ -90,6 +94,11 @@ class Offsets(Struct):
 
 class DeletedGroup(Struct):
     deleted: str
+
+
+class GroupSettings(Struct):
+    group: str
+    configs: dict[str, ConfigInfo]
 
 
 async def list_groups(call: Call) -> GroupList:
@@ -176,6 +185,18 @@ async def delete(call: Call) -> DeletedGroup:
     return DeletedGroup(group)
 
 
+async def settings(call: Call) -> GroupSettings:
+    """Of a group that nobody has seen yet, too."""
+    node, group = call.services.node, check_group(call.names["group"])
+    found = describe_settings(node.image.configs_of_group(group), layers(node.image, node.static))
+    return GroupSettings(group, {each.name: ConfigInfo(each.value, each.is_default) for each in found})
+
+
+async def alter(call: Call) -> GroupSettings:
+    await alter_settings(call.services.node, OfGroup(check_group(call.names["group"])), call.body)
+    return await settings(call)
+
+
 def check_group(group: str) -> str:
     """What has no name cannot be there."""
     if not group:
@@ -198,6 +219,21 @@ ROUTES = (
         summary="How far a group is behind, in messages and in seconds",
         handler=lag,
         answer=GroupLag,
+    ),
+    Route(
+        method="GET",
+        path=f"{_ONE}/configs",
+        summary="Settings of a group, such as those of a queue group",
+        handler=settings,
+        answer=GroupSettings,
+    ),
+    Route(
+        method="PATCH",
+        path=_ONE,
+        summary="Change settings of a group, whether it is there yet or not",
+        handler=alter,
+        body=Alteration,
+        answer=GroupSettings,
     ),
     Route(
         method="POST",

@@ -1,6 +1,7 @@
 """/api/v1/queues: send messages, receive them, and say what became of them; any topic is a queue to whoever asks.
 
     POST /api/v1/queues/jobs/messages  {"value": "one coffee"}                    {"message_id": "jobs/0/17", ...}
+    POST /api/v1/queues/jobs/messages  {"messages": [{"value": "one"}, ...]}      {"messages": [{"message_id": ...}]}
     POST /api/v1/queues/jobs/receive   {"group": "kitchen", "wait_ms": 5000}      {"messages": [{"receipt": ...}]}
     POST /api/v1/queues/jobs/ack       {"group": "kitchen", "receipts": [...]}    {"settled": 1}
 
@@ -14,11 +15,21 @@ from collections.abc import Sequence
 from typing import Annotated, Final
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from millpond.api.http.forms import FORMS, form_of_accept, form_of_content
 from millpond.api.http.problems import Refusal, code_of, no_such_topic, problem, status_of
-from millpond.api.http.queue_messages import Delivered, NewQueueMessage, check, delivered, record_of, span
+from millpond.api.http.queue_messages import (
+    MISSING,
+    Caps,
+    Delivered,
+    NewQueueMessage,
+    OneOrMany,
+    check,
+    delivered,
+    record_of,
+    span,
+)
 from millpond.api.http.receipts import draw_holder, lease_of, receipt, stem
 from millpond.api.http.replies import Reply
 from millpond.api.http.routing import Call, Route
@@ -28,13 +39,15 @@ from millpond.broker.drivers.queue_links import Saying
 from millpond.broker.drivers.queue_partition import Want
 from millpond.broker.node import Node
 from millpond.broker.operations import queues
+from millpond.client.admin_delays import DelayAdmin
 from millpond.core.delivery.states import Outcome
-from millpond.core.metadata.broker_configs import value_of
+from millpond.core.metadata.alterations import AlterConfigs, ConfigItem, alter_configs
+from millpond.core.metadata.broker_configs import layers, value_of, whole
 from millpond.core.metadata.controller import NewTopic, create_topics
 from millpond.core.metadata.decisions import Refused
 from millpond.core.metadata.image import Topic
-from millpond.core.metadata.topic_configs import TOPIC_KEYS
-from millpond.model.errors import TopicAlreadyExists
+from millpond.core.metadata.topic_configs import effective
+from millpond.model.errors import LeaseLost, MillpondError, PolicyViolation, TopicAlreadyExists
 from millpond.model.ids import TopicPartition
 from millpond.model.limits import (
     MIB,
@@ -53,6 +66,9 @@ BYTES_MAX: Final = MIB
 ERROR_CHARS_MAX: Final = 10_000
 """Of an error that comes with a message; what is kept of it is less."""
 DELAY: Final = "millpond.delay"
+PATIENCE_SECONDS: Final = 10.0
+PAUSE_SECONDS: Final = 0.05
+NO_RECEIPT: Final = "which is no receipt of this broker's; send one as it was received"
 
 Group = Annotated[str, Meta(min_length=1, max_length=249, examples=["kitchen"])]
 Visibility = Annotated[int, span(1, VISIBILITY_MS_MAX)]
@@ -66,6 +82,15 @@ class Sent(Struct):
     """Topic, partition and offset."""
     partition: int
     offset: int
+
+
+class SentOneOrMany(Struct):
+    """What one message is answered with; or `messages`, where they were sent so."""
+
+    message_id: str | UnsetType = UNSET
+    partition: int | UnsetType = UNSET
+    offset: int | UnsetType = UNSET
+    messages: list[Sent] | UnsetType = UNSET
 
 
 class Wish(Struct, forbid_unknown_fields=True):
@@ -149,37 +174,64 @@ def find_queue(node: Node, name: str) -> Topic:
 
 async def send(call: Call) -> object:
     services, name = call.services, call.names["topic"]
-    form = form_of_content(call.request.headers.get(b"content-type", b""))
-    is_array = isinstance(call.body, list)
-    messages: list[NewQueueMessage] = call.body if is_array else [call.body]
-    if len(messages) > MESSAGES_MAX:
-        raise Refusal(413, "too_many_messages", f"an array has {MESSAGES_MAX} messages at most; send several arrays")
-    now_ms = services.node.clock.wall_ms()
+    node, form = services.node, form_of_content(call.request.headers.get(b"content-type", b""))
+    messages, prefix = _messages(call.body)
+    now_ms, caps = node.clock.wall_ms(), _caps(node)
+    placed: dict[TopicPartition, list[Numbered]] = {}
     records = []
+    delayed_by: str | None = None
     for number, message in enumerate(messages):
         try:
-            records.append(record_of(form, message, now_ms=now_ms))
+            record, asks = record_of(form, message, now_ms=now_ms, caps=caps)
         except Refusal as refusal:
-            if is_array:
-                refusal.field = f"[{number}].{refusal.field}"
+            refusal.field = f"{prefix.format(number)}{refusal.field}"
             raise
-    if not records:
-        return []
-    if not services.producing.has_topic(name):
-        await _make_queue(services.node, name)
-    find_queue(services.node, name)
-    placed: dict[TopicPartition, list[Numbered]] = {}
+        records.append(record)
+        delayed_by = delayed_by or (asks and f"{prefix.format(number)}{asks}")
+    if records:
+        if not services.producing.has_topic(name):
+            await _make_queue(node, name)
+        topic = find_queue(node, name)
+        if delayed_by is not None:
+            await let_delay(services, topic, delayed_by)
     for number, record in enumerate(records):
         placed.setdefault(services.producing.place(name, record.key, None), []).append((number, record))
     shipment = await ship(services, placed, count=len(records))
     if shipment.errors:
         return _refused(shipment, name)
     sent = [Sent(f"{name}/{partition}/{offset}", partition, offset) for partition, offset in shipment.places]
-    return sent if is_array else sent[0]
+    if isinstance(call.body, list):
+        return sent
+    return sent[0] if call.body.messages is None else SentOneOrMany(messages=sent)
+
+
+def _messages(body: OneOrMany | list[NewQueueMessage]) -> tuple[Sequence[NewQueueMessage], str]:
+    """And what stands before the field of one of them where it is named."""
+    messages: Sequence[NewQueueMessage]
+    if isinstance(body, list):
+        messages, prefix = body, "[{}]."
+    elif body.messages is not None:
+        if body != OneOrMany(messages=body.messages):
+            detail = "messages are given, and something beside them; say it of each of them"
+            raise Refusal(400, "invalid_field", detail, field="messages")
+        messages, prefix = body.messages, "messages[{}]."
+    elif body.value is MISSING:
+        raise Refusal(400, "missing_field", "the body has no value, which is required", field="value")
+    else:
+        messages, prefix = [body], ""
+    if len(messages) > MESSAGES_MAX:
+        raise Refusal(413, "too_many_messages", f"an array has {MESSAGES_MAX} messages at most; send several arrays")
+    return messages, prefix
+
+
+def _caps(node: Node) -> Caps:
+    return Caps(whole("millpond.delay.max.ms", node.static), whole("millpond.ttl.max.ms", node.static))
 
 
 async def ship(services: Services, placed: dict[TopicPartition, list[Numbered]], *, count: int) -> Shipment:
     """Returns when it is known what became of each."""
+    if not count:
+        return Shipment(0, lambda _: None)
     done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     shipment = Shipment(count, lambda _: None if done.done() else done.set_result(None))
     shipment.send(services.producing, placed)
@@ -191,14 +243,41 @@ async def _make_queue(node: Node, name: str) -> None:
     """Where the cluster makes topics for those who write to them; raises the refusal otherwise."""
     if value_of("auto.create.topics.enable", node.static) is not True:
         raise no_such_topic(name)
-    configs = ((DELAY, "on"),) if DELAY in TOPIC_KEYS else ()
-    wanted = NewTopic(name=name, configs=configs)
+    wanted = NewTopic(name=name, configs=((DELAY, "on"),))
     decision = await node.metadata.decide(
         lambda image: create_topics(image, [wanted], static=node.static, rng=node.rng)
     )
     for answer in decision.answers:
         if isinstance(answer, Refused) and not isinstance(answer.error, TopicAlreadyExists):
             raise answer.error
+
+
+async def let_delay(services: Services, topic: Topic, field: str) -> None:
+    """Who asks for a delay is not answered with a message that comes at once: a topic that was never told whether it
+    delays does from now on, one that was told not to is no place for the message."""
+    node = services.node
+    config = effective(topic.configs, layers(node.image, node.static, broker=node.node_id).merged())
+    if config.delay:
+        return
+    if config.compact or topic.configs.get(DELAY) is not None:
+        detail = f"the topic {topic.name} delays no messages; set its {DELAY} to on, without the policy compact"
+        raise Refusal(400, "delays_are_off", detail, field=field)
+    wanted = AlterConfigs(target=topic.name, items=(ConfigItem(DELAY, "on"),))
+    decision = await node.metadata.decide(lambda image: alter_configs(image, [wanted], static=node.static))
+    for answer in decision.answers:
+        if isinstance(answer, Refused):
+            raise answer.error
+    # A leader that has not heard of it would deliver the message at once.
+    loop = asyncio.get_running_loop()
+    patience = loop.time() + PATIENCE_SECONDS
+    while True:
+        try:
+            await DelayAdmin(services.neighbours.cluster).page(topic.name, partition=None, after=None, count=1)
+            return
+        except MillpondError as error:
+            if loop.time() >= patience or not (error.retriable or isinstance(error, PolicyViolation)):
+                raise
+        await asyncio.sleep(PAUSE_SECONDS)
 
 
 def _refused(shipment: Shipment, name: str) -> Reply:
@@ -221,15 +300,22 @@ async def receive(call: Call) -> Reply:
     topic = find_queue(node, call.names["topic"])
     check("max", wish.max, least=1, most=RECEIVE_MESSAGES_MAX)
     check("wait_ms", wish.wait_ms, least=0, most=RECEIVE_WAIT_MS_MAX)
-    check("visibility_ms", wish.visibility_ms, least=1, most=VISIBILITY_MS_MAX)
+    check("visibility_ms", wish.visibility_ms, least=1, most=node.queues.lock_ms_max)
     holder = draw_holder(node.rng)
     lock_ms = node.queues.config(wish.group).lock_ms if wish.visibility_ms is None else wish.visibility_ms
     want = Want(holder, wish.max, BYTES_MAX, lock_ms)
     messages: list[Delivered] = []
-    for partition, records in await queues.receive(node, wish.group, topic, want, wait_ms=wish.wait_ms):
+    for partition, records, ids in await queues.receive(node, wish.group, topic, want, wait_ms=wish.wait_ms):
         begin, place = stem(holder, partition), f"{topic.name}/{partition}/"
         messages += [
-            delivered(form, record, attempt, place=place, partition=partition, receipt=receipt(begin, record.offset))
+            delivered(
+                form,
+                record,
+                attempt,
+                message_id=f"{place}{ids.get(record.offset, record.offset)}",
+                partition=partition,
+                receipt=receipt(begin, record.offset),
+            )
             for record, attempt in records
         ]
     return Reply(200, form.value, msgspec.json.encode(Received(messages)) + b"\n")
@@ -248,7 +334,7 @@ async def nack(call: Call) -> object:
 
 
 async def extend(call: Call) -> object:
-    check("visibility_ms", call.body.visibility_ms, least=1, most=VISIBILITY_MS_MAX)
+    check("visibility_ms", call.body.visibility_ms, least=1, most=call.services.node.queues.lock_ms_max)
     return await _settle(call, Saying(Outcome.RENEW, lock_ms=call.body.visibility_ms))
 
 
@@ -256,34 +342,28 @@ async def _settle(call: Call, saying: Saying) -> object:
     node = call.services.node
     topic = find_queue(node, call.names["topic"])
     receipts: list[str] = call.body.receipts
-    leases = _leases(receipts)
-    failed = await queues.settle(node, call.body.group, topic, leases, saying)
-    if not failed:
-        return Settled(len(receipts))
-    results: list[dict[str, int | str]] = [
-        {"receipt": text, "code": code_of(error), "detail": str(error)}
-        if (error := failed.get(lease))
-        else {"receipt": text, "message_id": f"{topic.name}/{lease.partition}/{lease.offset}"}
-        for text, lease in zip(receipts, leases, strict=True)
-    ]
-    numbers = [number for number, lease in enumerate(leases) if lease in failed]
-    first = failed[leases[numbers[0]]]
-    detail = f"{len(numbers)} of {len(receipts)} receipts were refused, the others are settled; the first: {first}"
-    return problem(status_of(first), code_of(first), detail, field=f"receipts[{numbers[0]}]", results=results)
-
-
-def _leases(receipts: Sequence[str]) -> list[queues.Lease]:
     if len(receipts) > RECEIPTS_MAX:
         detail = f"there are {len(receipts)} receipts; allowed are 1 to {RECEIPTS_MAX}; send several requests"
         raise Refusal(400, "invalid_field", detail, field="receipts")
-    leases = []
-    for number, text in enumerate(receipts):
-        lease = lease_of(text)
-        if lease is None:
-            detail = f"receipts[{number}] is {text[:80]!r}, which is no receipt; send one as it was received"
-            raise Refusal(400, "invalid_receipt", detail, field=f"receipts[{number}]")
-        leases.append(lease)
-    return leases
+    leases = [lease_of(text) for text in receipts]
+    held = [lease for lease in leases if lease is not None]
+    failed = await queues.settle(node, call.body.group, topic, held, saying)
+    errors = [
+        LeaseLost(f"it is {text[:80]!r}, {NO_RECEIPT}") if lease is None else failed.get(lease)
+        for text, lease in zip(receipts, leases, strict=True)
+    ]
+    refused = [number for number, error in enumerate(errors) if error is not None]
+    if not refused:
+        return Settled(len(receipts))
+    results: list[dict[str, int | str]] = [
+        {"receipt": text, "message_id": f"{topic.name}/{lease.partition}/{lease.offset}"}
+        if error is None and lease is not None
+        else {"receipt": text[:80], "code": code_of(error or LeaseLost()), "detail": str(error)}
+        for text, lease, error in zip(receipts, leases, errors, strict=True)
+    ]
+    first = errors[refused[0]] or LeaseLost()
+    detail = f"{len(refused)} of {len(receipts)} receipts were refused, the others are settled; the first: {first}"
+    return problem(status_of(first), code_of(first), detail, field=f"receipts[{refused[0]}]", results=results)
 
 
 async def stats(call: Call) -> QueueStats:
@@ -313,8 +393,8 @@ ROUTES = (
         path=f"{_QUEUE}/messages",
         summary="Send a message to a queue, or an array of them",
         handler=send,
-        body=NewQueueMessage | list[NewQueueMessage],
-        answer=Sent | list[Sent],
+        body=OneOrMany | list[NewQueueMessage],
+        answer=SentOneOrMany | list[Sent],
         takes=tuple(FORMS),
     ),
     Route(
