@@ -16,6 +16,7 @@ from millpond.pipeline.table import File, Table
 from millpond.pipeline.time_range import STEP_MS, TimeRange
 from millpond.testing.broker import InProcessBroker
 from tests.pipeline.metrics_model import compare
+from tests.pipeline.one_batch import take_in
 from tests.pipeline.test_metrics import send, settings
 
 __all__ = ["settings"]
@@ -41,15 +42,6 @@ def rows(table: Table, wanted: TimeRange = ALL) -> Rows:
 
 def parquet_files(job: MetricsJob) -> set[Path]:
     return {path for table in (job.facts, job.rollups) for path in table.folder.rglob("*.parquet")}
-
-
-def take_in(spark: SparkSession, job: MetricsJob) -> None:
-    """What is there, as a query would in its first micro-batch; without one, which takes its time to start."""
-    (job.settings.folder / "checkpoint").mkdir()
-    (job.settings.folder / "checkpoint" / "metadata").write_text('{"id": "a query"}')
-    options = {"kafka.bootstrap.servers": job.settings.bootstrap, "subscribe": job.settings.topic}
-    typed = {"columns": metrics.COLUMNS, "value.format": "json", "value.schema": metrics.value_schema({})}
-    job.do_batch(spark.read.format("millpond").options(**options, **typed).load(), 0)
 
 
 def lose(job: MetricsJob, files: list[File]) -> None:
