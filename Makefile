@@ -62,6 +62,9 @@ kernel: .venv/.ready $(KERNEL)  ## compile src/millpond/pipeline/kernel.c, if it
 $(KERNEL): src/millpond/pipeline/kernel.c hatch_build.py
 	@$(BIN)/python hatch_build.py || echo "going on without the compiled kernel" >&2
 
+pipeline-cluster: .venv/.ready  ## the metrics pipeline on a Spark cluster: a master and two workers on this machine
+	@MILLPOND_SPARK_CLUSTER=1 $(BIN)/python -m pytest tests/pipeline/test_standalone.py
+
 lock:  ## write requirements.lock anew (needs uv)
 	uv pip compile --universal --python-version 3.11 --generate-hashes --extra spark --group dev --no-header -o requirements.lock pyproject.toml
 
