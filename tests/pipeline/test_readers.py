@@ -93,6 +93,24 @@ def test_a_topic_that_was_made_anew_is_a_loss(broker: InProcessBroker, available
         stream.stop()
 
 
+def test_a_limit_in_bytes_does_not_hide_what_is_lost(broker: InProcessBroker) -> None:
+    """The sample that it is judged by is taken where the stream is, and that may be gone."""
+    broker.create_topic("sampled")
+    send(broker, "sampled", range(20))
+    with Admin(broker.bootstrap) as admin:
+        admin.delete_records({TopicPartition("sampled", 0): 10})
+    for fails in ("true", "false"):
+        stream = reader(broker, "sampled", maxBytesPerTrigger="100000", failOnDataLoss=fails)
+        end = stream.latestOffset({"sampled": {"0": 5}}, stream.getDefaultReadLimit())
+        (part,) = stream.partitions({"sampled": {"0": 5}}, end)
+        if fails == "true":
+            with pytest.raises(OffsetOutOfRange, match="the messages from offset 5 to 9 are gone"):
+                values(stream.read(part))
+        else:
+            assert values(stream.read(part)) == list(range(10, 20))
+        stream.stop()
+
+
 def test_a_broker_that_goes_away_in_the_middle_is_waited_for(tmp_path: Path) -> None:
     with InProcessBroker(data_directory=str(tmp_path)) as first:
         port, connection = first.broker.port, Connection(first.bootstrap)
