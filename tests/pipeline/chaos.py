@@ -23,6 +23,7 @@ from pathlib import Path
 from millpond.client import Admin, Producer
 from millpond.pipeline.generating import Load, arrivals
 from millpond.pipeline.metrics_job import MetricsSettings
+from tests.cli.broker_process import command
 from tests.pipeline.chaos_aims import AIMS, STARTING, Folders, Strike, ingested, landed, loose, schedule
 from tests.pipeline.chaos_processes import DEATH_SECONDS_MAX, Broker, Driver, wait_until
 from tests.pipeline.metrics_model import Truth, compare
@@ -50,6 +51,10 @@ class Landed:
     """What it waited for came to pass."""
 
 
+class Over(Exception):
+    """Nobody wants more messages."""
+
+
 class Sending(threading.Thread):
     """All messages of a load, in their order, as far as they are allowed."""
 
@@ -59,6 +64,7 @@ class Sending(threading.Thread):
         self._load = load
         self._allowed = threading.Condition()
         self._until = 0
+        self._is_over = False
         self.sent = 0
         self.failure: BaseException | None = None
 
@@ -84,7 +90,15 @@ class Sending(threading.Thread):
 
     def _wait(self) -> None:
         with self._allowed:
-            self._allowed.wait_for(lambda: self.sent < self._until)
+            self._allowed.wait_for(lambda: self.sent < self._until or self._is_over)
+            if self._is_over:
+                raise Over
+
+    def end(self) -> None:
+        """Or who waits would be waited for."""
+        with self._allowed:
+            self._is_over = True
+            self._allowed.notify()
 
     def wait_sent(self, share: float, seconds_max: float) -> None:
         wanted = round(self._load.messages * share)
@@ -151,7 +165,7 @@ class Chaos:
     def _keep_driving(self) -> None:
         """Whoever lost a worker, or the broker for long, may have ended by itself."""
         if self.driver.is_dead:
-            self.driver.start("--every", "0", "--max-offsets", str(self.offsets_max))
+            self.driver.start("--every", "0", "--max-offsets", str(self.offsets_max), is_short=True)
 
     def _kill(self, victim: str) -> str:
         """Where it landed."""
@@ -196,6 +210,7 @@ class Chaos:
         raise AssertionError("the pipeline does not come to its end")
 
     def close(self) -> None:
+        self.sending.end()
         self.driver.end()
         self.broker.kill()
 
@@ -211,7 +226,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="millpond-pipeline-chaos-") as made:
         folder = Path(made)
         broker = Broker(folder / "broker")
-        driver = Driver(folder / "metrics", folder / "driver.log", broker.bootstrap)
+        where = ("--bootstrap", broker.bootstrap, "--folder", str(folder / "metrics"), "--master", "local[2]")
+        driver = Driver(command("pipeline", "run", "metrics", *where), folder / "driver.log")
         load = Load(messages=given.messages, start_ms=START_MS, per_second=PER_SECOND, seed=given.seed)
         chaos = Chaos(
             Folders(folder / "metrics", folder / "broker"),

@@ -8,7 +8,7 @@ import random
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -68,24 +68,30 @@ class Broker:
             self._process.wait()
 
 
-class Driver:
-    """`millpond pipeline run metrics`: a Python process, its JVM, that one's Python daemon, and its workers."""
+QUICK_TO_START = {
+    "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+IgnoreUnrecognizedVMOptions",
+}
+"""For a driver that will not live long: what is compiled well is compiled for those who do."""
 
-    def __init__(self, folder: Path, log: Path, bootstrap: str) -> None:
-        self._given = ("--bootstrap", bootstrap, "--folder", str(folder), "--master", "local[2]")
+
+class Driver:
+    """A Spark program: a Python process, its JVM, that one's Python daemon, and its workers."""
+
+    def __init__(self, command: Sequence[str], log: Path) -> None:
+        self._command = command
         self.log = log
+        self._conf = log.with_suffix(".conf")
+        self._conf.mkdir()
+        (self._conf / "spark-defaults.conf").write_text("spark.sql.codegen.wholeStage false\n")
         self._process: subprocess.Popen[bytes] | None = None
         self.starts = 0
 
-    def start(self, *more: str) -> None:
+    def start(self, *more: str, is_short: bool = False) -> None:
         self.starts += 1
+        quick = QUICK_TO_START | {"SPARK_CONF_DIR": str(self._conf)} if is_short else {}
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                command("pipeline", "run", "metrics", *self._given, *more),
-                stdout=log,
-                stderr=log,
-                env=environment(),
-                start_new_session=True,
+                [*self._command, *more], stdout=log, stderr=log, env=environment(quick), start_new_session=True
             )
 
     @property

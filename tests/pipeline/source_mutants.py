@@ -29,7 +29,7 @@ def give_what_is_before_the_start(patch: pytest.MonkeyPatch) -> None:
 
 
 def _decode_with(patch: pytest.MonkeyPatch, **other: int | None) -> None:
-    original = reading.decode_batches
+    original = decode.decode_batches
     patch.setattr(reading, "decode_batches", lambda data, **told: original(data, **(told | other)))
 
 
