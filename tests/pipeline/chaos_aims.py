@@ -118,7 +118,7 @@ def ingested(at: Folders) -> int:
 def loose(at: Folders) -> int:
     """Files that were written and never committed: what kills cost, and no table has."""
     named = {
-        action["add"]["path"]
+        (name, action["add"]["path"])
         for name in ("facts", "rollups")
         for path in (at.table(name) / "_delta_log").glob("*.json")
         for action in map(json.loads, path.read_text().splitlines())

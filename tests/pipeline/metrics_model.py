@@ -69,6 +69,14 @@ def _metric(message: Message) -> Fact | None:
     return client, metric, time, float(value), json.dumps(said.get("tags") or {}, sort_keys=True)
 
 
+def _is_object(value: bytes) -> bool:
+    """What can be read, and only means nothing, is sent on as the fields that are known."""
+    try:
+        return isinstance(json.loads(value), dict)
+    except ValueError:
+        return False
+
+
 def compare(settings: MetricsSettings) -> Truth:
     """Tables and topics with the truth, to the row and to the sum; returns it. Without Spark: files are files."""
     expected = truth(everything(settings.bootstrap, settings.topic), lateness_seconds=settings.lateness_seconds)
@@ -80,7 +88,11 @@ def compare(settings: MetricsSettings) -> Truth:
     dead = everything(settings.bootstrap, settings.dead_letters) if expected.dead else []
     letters = sorted((each.key or b"").decode() for each in dead)
     assert letters == sorted(expected.dead), f"{len(letters)} dead letters, and {len(expected.dead)} in the model"
-    assert all(dict(each.headers)["reason"] for each in dead)
+    for each in dead:
+        headers, came = dict(each.headers), expected.dead[(each.key or b"").decode()]
+        assert headers["reason"]
+        assert headers["source"] == each.key
+        assert each.value == came or _is_object(came), f"dead letter {each.key!r} is not what came: {each.value!r}"
     progress = Progress(**facts.state.note)
     assert (progress.ingested, progress.dead, progress.facts, progress.late) == (
         expected.ingested, len(expected.dead), len(expected.facts), sum(expected.facts.values()),

@@ -1,6 +1,10 @@
-"""Whatever a log holds, and from wherever to wherever it is read: the rows are those that a plain consumer reads."""
+"""Whatever a log holds, and from wherever to wherever it is read: the rows are those that a plain consumer reads.
+
+EXAMPLES=1000 python -m pytest tests/pipeline/test_any_topic.py        for longer
+"""
 
 import json
+import os
 import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -20,8 +24,8 @@ from millpond.testing.broker import InProcessBroker
 from tests.pipeline.any_topic import TIMES_MS, Ground, Row, Topic, batches, logs
 from tests.pipeline.source_mutants import BATCH_MUTANTS, STREAM_MUTANTS, Mutant
 
-EXAMPLES = 40
-EXAMPLES_PER_MUTANT = 400
+EXAMPLES = int(os.environ.get("EXAMPLES", "12"))
+EXAMPLES_PER_MUTANT = 200
 STEPS_MAX = 400
 
 

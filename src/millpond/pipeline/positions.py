@@ -47,7 +47,8 @@ def parse_offsets(option: str, text: str, *, allowed: tuple[str, ...]) -> Positi
         return Position(_NAMES[name])
     if name in _NAMES:
         raise InvalidSetting(f"{option} is {text!r}; it is {' or '.join(map(repr, allowed))}, or offsets as JSON")
-    return Position(None, _parse_json(option, text, least=EARLIEST))
+    words = f"{' or '.join(allowed)}, or JSON"
+    return Position(None, _parse_json(option, text, least=EARLIEST, form=words))
 
 
 def parse_times(option: str, text: str) -> Position:
@@ -61,7 +62,7 @@ def parse_time(option: str, text: str) -> Position:
     return Position(int(text), is_time=True)
 
 
-def _parse_json(option: str, text: str, *, least: int) -> tuple[tuple[TopicPartition, int], ...]:
+def _parse_json(option: str, text: str, *, least: int, form: str = "JSON") -> tuple[tuple[TopicPartition, int], ...]:
     try:
         document = json.loads(text)
         found = [
@@ -73,7 +74,7 @@ def _parse_json(option: str, text: str, *, least: int) -> tuple[tuple[TopicParti
         found = []
     if not found or any(type(number) is not int or number < least or at.partition < 0 for at, number in found):
         raise InvalidSetting(
-            f'{option} is {text!r}; as JSON it is {{"topic": {{"0": 23, "1": -2}}}}, a number for each partition'
+            f'{option} is {text!r}; it is {form} such as {{"topic": {{"0": 23, "1": -2}}}}, a number for each partition'
         )
     return tuple(found)
 
