@@ -124,10 +124,13 @@ BATCH_MUTANTS: tuple[Mutant, ...] = (
     give_what_is_behind_the_end,
     give_what_is_before_the_start,
     take_control_batches_for_messages,
-    go_on_behind_the_last_record,
     read_nulls_as_empty,
+)
+STREAM_MUTANTS: tuple[Mutant, ...] = (read_one_more_than_the_limit,)
+RARE_MUTANTS: tuple[Mutant, ...] = (
+    go_on_behind_the_last_record,
     cut_spans_that_overlap,
     believe_the_clock_of_the_first_record,
     skip_a_batch_without_records,
 )
-STREAM_MUTANTS: tuple[Mutant, ...] = (give_what_is_behind_the_end, read_one_more_than_the_limit)
+"""Of batch reads, and found after a while: where there is time."""
