@@ -13,7 +13,7 @@ KILLS ?= 20
 MESSAGES ?= 1000000
 export PYTHONHASHSEED := 0
 
-.PHONY: help run demo proof test check format bench peers sim sim-night chaos pipeline-chaos kernel lock proto clean
+.PHONY: help run demo proof test check format bench peers sim sim-night chaos pipeline-chaos pipeline-failover kernel lock proto clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -56,6 +56,9 @@ chaos: .venv/.ready  ## three brokers killed, cut off, without power, under load
 
 pipeline-chaos: .venv/.ready  ## the metrics pipeline on Spark under kill -9: make pipeline-chaos [KILLS=20] [MESSAGES=1000000] [SEED=7]
 	@$(BIN)/python -m tests.pipeline.chaos --kills $(KILLS) --messages $(MESSAGES) $(if $(SEED),--seed $(SEED))
+
+pipeline-failover: .venv/.ready  ## the exactly-once sink of Spark while leaders and the query are killed: make pipeline-failover [KILLS=20] [SEED=7]
+	@$(BIN)/python -m tests.pipeline.failover --kills $(KILLS) $(if $(SEED),--seed $(SEED))
 
 kernel: .venv/.ready $(KERNEL)  ## compile src/millpond/pipeline/kernel.c, if it has changed
 
