@@ -124,6 +124,8 @@ class Broker:
             await parts.register((Endpoint("PLAINTEXT", host, port),), settings.peers.keys())
         except BaseException:
             # What was opened is closed in order, so that the next start finds it so.
+            if parts.cluster is not None:
+                parts.life.retire()
             if server.is_listening:
                 await server.stop(grace_seconds=0)
             await parts.close()
@@ -164,6 +166,8 @@ class Broker:
         if self._parts.cluster is not None:
             await self._parts.life.hand_over()
         await self._doors.stop_grpc()
+        if self._parts.cluster is not None:
+            self._parts.life.retire()
         await self._server.stop(grace_seconds)
         for task in self._tasks:
             task.cancel()

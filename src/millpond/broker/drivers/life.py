@@ -145,6 +145,11 @@ class BrokerLife:
             for _, _, partition in partitions_of(image)
         )
 
+    def retire(self) -> None:
+        """Before the broker listens no more, from when on others may take it for gone: it acts by no lease then."""
+        self._is_handing_over = True
+        self._quorum.retire()
+
     # Staying
 
     async def run(self) -> None:
