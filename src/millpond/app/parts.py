@@ -28,6 +28,7 @@ from millpond.core.metadata.commands import LIFE_BYTES, Endpoint
 from millpond.core.metadata.image import EMPTY, Image
 from millpond.core.raft.membership import Membership
 from millpond.core.raft.messages import Message
+from millpond.model.addresses import Address
 from millpond.model.errors import ControllerUnavailable, InvalidSetting
 from millpond.model.ids import TopicPartition
 from millpond.model.ports import Clock, Filesystem, Rng
@@ -241,7 +242,8 @@ def _absences(
         )
 
     def on_gone(broker: int, was: Known) -> None:
-        tell(BROKER_GONE, broker=broker, address=str(was.address))
+        assert was.address is not None
+        tell(BROKER_GONE, broker=broker, address=str(Address(*was.address)))
         if was.epoch is not None:
             controller.gone(broker, was.epoch)
         if was.led_term is not None:

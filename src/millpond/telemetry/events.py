@@ -64,7 +64,7 @@ ELECTED_UNCLEAN = Event(
 )
 BROKER_GONE = Event(
     "broker_gone",
-    WARNING,
+    INFO,
     "the process of broker {broker} has ended: {address} refuses connections",
     ("broker", "address"),
 )

@@ -4,6 +4,7 @@ A profile is a kind of bad day. Each makes one family of mistakes likely to show
 elections, lopsided links and clocks at their limits for leases, and so on.
 """
 
+import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
@@ -118,6 +119,8 @@ class Chaos:
             seed, nodes=max(3, voters) + (profile.change > 0), voters=voters, settings=settings, machine=machine
         )
         self.rng = rng = cluster.rng
+        self.news = random.Random(seed)
+        """Who learns that a leader is gone, and when."""
         self.tokens = 0
         cluster.disk_s_max = rng.choice((0.005, profile.disk_s_max))
         cluster.disk_stalls = profile.disk_stalls
@@ -194,9 +197,9 @@ class Chaos:
         leader, term, led = node.node_id, node.raft.term, node.raft.role is Role.LEADER
         self.cluster.crash(node)
         for other in self.cluster.nodes.values():
-            if led and other is not node and self.rng.random() < 0.6:
+            if led and other is not node and self.news.random() < 0.5:
                 self.cluster.at(
-                    self.cluster.now + self.rng.choice((0.05, 0.2, 2.0)) * self.rng.random(),
+                    self.cluster.now + self.news.choice((0.05, 0.2, 2.0)) * self.news.random(),
                     lambda other=other: self._learn(other, leader, term),  # type: ignore[misc]
                 )
 
