@@ -203,9 +203,9 @@ class BrokerLife:
             self._led_at = self._loop.time()
             await self._tell_the_silent(links)
             return True
+        if not self._is_member() or self._loop.time() - self._led_at > self._session_seconds:
+            await self._ask_for_the_log(links)  # may take a while, where one of them does not answer
         controller, term, sent_at = self._quorum.leader, self._quorum.raft.term, self._loop.time()
-        if not self._is_member() or sent_at - self._led_at > self._session_seconds:
-            await self._ask_for_the_log(links)
         if controller is None or controller == self._node_id:
             return False
         until = sent_at + self._session_seconds / 2
