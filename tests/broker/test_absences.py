@@ -3,8 +3,11 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from millpond.api.kafka.context import Context
+from millpond.api.kafka.handlers.metadata import answer
 from millpond.broker.drivers.absences import Absences, Known
 from millpond.core.raft.output import Role
+from millpond.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from millpond.testing import Simulation, simulate
 from tests.broker.clusters import Machine, SimCluster
 from tests.broker.test_replication import leader_of, send, unique, until, values_on
@@ -125,6 +128,26 @@ async def test_what_was_acknowledged_stays_where_a_broker_that_lives_is_taken_fo
     await until(lambda: len({tuple(values_on(machine)) for machine in cluster.up}) == 1)
     assert set(unique(values_on(cluster[1]))) >= set(sent)
     await cluster.stop_all()
+
+
+@with_three
+async def test_who_asks_for_a_leader_that_is_gone_is_told_of_the_next(cluster: SimCluster) -> None:
+    """A client asks at once, and then not for a second: the first answer has to be the right one."""
+    killed = leader_of(cluster)
+    assert killed is not None
+    killed.kill()
+    asked = others_of(cluster, killed)[0]
+    request = MetadataRequest(topics=[MetadataRequestTopic(name="orders")])
+    response = await asked.host.run(_ask(asked, request))
+    [topic] = response.topics
+    assert topic.partitions[0].leader_id in {each.node_id for each in cluster.up}
+
+
+async def _ask(machine: Machine, request: MetadataRequest) -> MetadataResponse:
+    assert machine.broker is not None
+    context = Context(12, None, "", close=lambda: None, answer_alone=lambda: None, when_lost=lambda _: None)
+    found = answer(machine.broker.node, request, context)
+    return found if isinstance(found, MetadataResponse) else await found
 
 
 async def _is_waited_for(cluster: SimCluster) -> None:

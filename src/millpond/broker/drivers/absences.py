@@ -60,6 +60,10 @@ class Absences:
         self.gone: dict[int, Known] = {}
         """Those whose process has ended, and what was known of it."""
 
+    def is_doubted(self, broker: int) -> bool:
+        """Whether its process has ended, or may have: that is being found out."""
+        return broker in self.gone or broker in self._looks
+
     def connected(self, broker: int, address: tuple[str, int], peer: tuple[str, int]) -> None:
         """It has proved itself there."""
         self._places[broker] = _Place(address, peer)

@@ -455,8 +455,14 @@ class Raft:
                 self._keep_hard_state(self.term, request.sender)
             self._hasty_tries = None  # somebody campaigns already: it is left the time to win
             self._postpone_election(now)
+        if granted and request.pre and self._gives_way_to(request.sender):
+            self._become_follower(self.term, None, now)
         term = request.term if request.pre and granted else self.term
         self._say(VoteAnswer(sender=self.node_id, to=request.sender, term=term, granted=granted, pre=request.pre))
+
+    def _gives_way_to(self, sender: int) -> bool:
+        """Those who learn that a leader is gone learn it at the same moment: of two that ask each other, one asks on."""
+        return self.role is Role.PRE_CANDIDATE and self._hasty_tries is not None and sender < self.node_id
 
     def _on_timeout_now(self, message: TimeoutNow, now: float) -> None:
         is_fresh = message.round == self._round_heard and message.session == self._session
