@@ -204,18 +204,16 @@ def test_nobody_hurries_for_ever() -> None:
     assert node.raft.term == 1, "nobody let it campaign"
 
 
-def test_of_two_that_hurry_one_gives_way() -> None:
+@pytest.mark.parametrize(("node_id", "role"), [(1, Role.PRE_CANDIDATE), (5, Role.FOLLOWER)])
+def test_of_two_that_hurry_one_gives_way(node_id: int, role: Role) -> None:
     """Else both would win the pre-vote, and both lose the vote."""
     node = Lone()
     node.hear(heartbeat(term=1, sender=3))
     node.raft.leader_gone(3, 1, node.now)
     node.tick()
-    assert node.raft.role is Role.PRE_CANDIDATE
-    node.hear(asks(term=2, last=(1, 1), sender=2, pre=True))
-    assert node.raft.role is Role.PRE_CANDIDATE, "the other one does"
-    node.raft.node_id = 5
-    node.hear(replace(asks(term=2, last=(1, 1), sender=2, pre=True), to=5))
-    assert node.raft.role is Role.FOLLOWER
+    node.raft.node_id = node_id
+    node.hear(replace(asks(term=2, last=(1, 1), sender=2, pre=True), to=node_id))
+    assert node.raft.role is role
 
 
 def test_a_leader_does_not_take_itself_for_gone() -> None:

@@ -1,9 +1,9 @@
-"""Brokers that have just gone, for clients who ask where to send: told whom to ask next as soon as that is known.
+"""Leaders that have just gone, for clients who ask where to send: told whom to ask next as soon as that is known.
 
-A client asks at once when its connection to a leader is lost, and then, told of the same leader, not again for a second.
-So who asks while that leader is looked for (absences.py) is answered when another leads, or after a while. It may ask before
-this broker has noticed the same loss, so whoever asks where others lead waits for a moment too short to be felt.
-Driven by the operation behind Metadata.
+A client asks at once when its connection to a leader is lost; and, told of the same leader, not again for a second. So
+who asks while that leader is looked for (absences.py) is answered when another leads, or after a while. It may ask
+before this broker has noticed the same loss, so whoever asks where others lead waits for a moment too short to be felt.
+Driven by the handler of Metadata.
 """
 
 import asyncio

@@ -141,8 +141,8 @@ _OWN = (
         FENCE_GONE,
         _BOOLEAN,
         "true",
-        "Whether a broker whose connections are lost and whose address then refuses new ones is taken for dead at once; "
-        "false where something in between may refuse for a broker that lives.",
+        "Whether a broker whose connections are lost and whose address then refuses new ones is dead, without waiting "
+        "for its session; false where something in between may refuse for a broker that lives.",
     ),
     _own(
         "auto.leader.rebalance.enable",

@@ -436,7 +436,10 @@ class Raft:
         s_min, s_max = settings.election_timeout_s_min, settings.election_timeout_s_max
         if self._hasty_tries is not None:
             longer = 2**self._hasty_tries
-            s_min, s_max = min(s_min, settings.gone_delay_s_min * longer), min(s_max, settings.gone_delay_s_max * longer)
+            s_min, s_max = (
+                min(s_min, settings.gone_delay_s_min * longer),
+                min(s_max, settings.gone_delay_s_max * longer),
+            )
             self._hasty_tries = min(self._hasty_tries + 1, HASTY_TRIES_MAX)
         self._election_at = now + self._rng.uniform(s_min, s_max)
 
@@ -461,7 +464,7 @@ class Raft:
         self._say(VoteAnswer(sender=self.node_id, to=request.sender, term=term, granted=granted, pre=request.pre))
 
     def _gives_way_to(self, sender: int) -> bool:
-        """Those who learn that a leader is gone learn it at the same moment: of two that ask each other, one asks on."""
+        """Those who learn that a leader is gone learn it at the same moment: of two that ask, one goes on."""
         return self.role is Role.PRE_CANDIDATE and self._hasty_tries is not None and sender < self.node_id
 
     def _on_timeout_now(self, message: TimeoutNow, now: float) -> None:

@@ -57,8 +57,8 @@ class RaftSettings:
             )
         if self.gone_delay_s_min > self.gone_delay_s_max:
             raise InvalidSetting(
-                f"gone_delay_s_min is {self.gone_delay_s_min}, gone_delay_s_max {self.gone_delay_s_max}; the first must "
-                "not be more than the second"
+                f"gone_delay_s_min is {self.gone_delay_s_min}, gone_delay_s_max {self.gone_delay_s_max}; the first "
+                "must not be more than the second"
             )
         if not 0 <= self.clock_drift_max < 1:
             raise InvalidSetting(f"clock_drift_max is {self.clock_drift_max}; it must be from 0 to less than 1")

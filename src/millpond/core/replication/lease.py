@@ -4,8 +4,8 @@ A heartbeat that is answered lets a broker act for a session, counted on its own
 shortened by what clocks may differ. The controller counts the same session on its clock from when it heard it, which
 was later. So a broker that the controller may fence has stopped acting.
 A process that has ended holds no lease, whatever it was given: who knows that it has need not wait.
-Invariant: a broker is fenced only after every lease it was given is over, or its process; once fencing has begun, its heartbeats are
-not answered until it registers anew.
+Invariant: a broker is fenced only after every lease it was given is over, or its process; once fencing has begun, its
+heartbeats are not answered until it registers anew.
 The controller's own lease as a broker is its Raft lease. Pure: `now` is monotonic milliseconds of one machine. Driven
 by broker/drivers.
 """

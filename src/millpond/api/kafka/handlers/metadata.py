@@ -51,9 +51,7 @@ def _leaders(image: Image, request: MetadataRequest) -> set[int]:
     return found
 
 
-async def _settled(
-    node: Node, departures: Departures, request: MetadataRequest, *, version: int
-) -> MetadataResponse:
+async def _settled(node: Node, departures: Departures, request: MetadataRequest, *, version: int) -> MetadataResponse:
     await departures.wait_settled(lambda image: _leaders(image, request))
     return _response(node, node.image, _wanted(node.image, request, {}, version=version))
 
