@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from millpond.api.anywhere.neighbours import Neighbours
+from millpond.api.anywhere.producing import Parcel, Producing
 from millpond.api.http.limits import HttpLimits
-from millpond.api.http.neighbours import Neighbours
-from millpond.api.http.producing import Parcel, Producing
 from millpond.api.http.routes.produce import MESSAGES_MAX
 from millpond.client.hashing import murmur2
 from millpond.model.addresses import Address

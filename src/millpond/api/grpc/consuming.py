@@ -10,10 +10,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Final, TypeVar
 
-from millpond.api.grpc.failures import wrong
+from millpond.api.anywhere.reading import EARLIEST, LATEST, Place, Read, Reading
+from millpond.api.anywhere.refusals import wrong
 from millpond.api.grpc.proto.millpond.v1 import messages_pb2 as wire
 from millpond.api.grpc.raw_batches import next_offset
-from millpond.api.http.reading import EARLIEST, LATEST, Place, Read, Reading
 from millpond.broker.node import Node
 from millpond.client.messages import Message
 from millpond.model.errors import MillpondError

@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple, NoReturn
 
 import grpc
 
+from millpond.api.anywhere.refusals import Refusal, code_of, status_of
 from millpond.api.grpc.proto.millpond.v1 import messages_pb2 as wire
-from millpond.api.http.problems import Refusal, code_of, status_of
 from millpond.model.errors import MillpondError, RefusedByBroker
 
 CODE_KEY: Final = "millpond-code"
@@ -47,10 +47,6 @@ def failure_of(error: MillpondError | Refusal, *, detail: str | None = None) -> 
         by_status = _BY_HTTP_STATUS.get(status_of(error), grpc.StatusCode[error.grpc_code])
         return Failed(by_status, code_of(error), detail, error.retriable)
     return Failed(grpc.StatusCode[error.grpc_code], code_of(error), detail, error.retriable)
-
-
-def wrong(field: str, detail: str) -> Refusal:
-    return Refusal(400, "invalid_field", detail, field=field)
 
 
 async def end(context: Context, failed: Failed) -> NoReturn:

@@ -8,6 +8,9 @@ Driven by grpc.aio, one task for each call, on the broker's loop.
 import asyncio
 from collections.abc import AsyncIterator, Callable
 
+from millpond.api.anywhere.neighbours import Neighbours
+from millpond.api.anywhere.producing import Producing
+from millpond.api.anywhere.reading import Reading
 from millpond.api.grpc.consuming import Consuming
 from millpond.api.grpc.failures import Context, Failed, answering, end, failure_of
 from millpond.api.grpc.in_order import InOrder
@@ -17,9 +20,6 @@ from millpond.api.grpc.proto.millpond.v1 import messages_pb2 as wire
 from millpond.api.grpc.proto.millpond.v1.messages_pb2_grpc import MessagesServicer
 from millpond.api.grpc.raw_batches import RawBatches
 from millpond.api.grpc.sending import Sending
-from millpond.api.http.neighbours import Neighbours
-from millpond.api.http.producing import Producing
-from millpond.api.http.reading import Reading
 from millpond.broker.node import Node
 from millpond.model.addresses import Address
 from millpond.model.errors import InvalidRequest, MillpondError

@@ -8,11 +8,11 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from millpond.api.grpc.failures import Failed, failure_of, wrong
+from millpond.api.anywhere.producing import Producing
+from millpond.api.anywhere.refusals import Refusal, wrong
+from millpond.api.anywhere.shipment import Numbered, Shipment
+from millpond.api.grpc.failures import Failed, failure_of
 from millpond.api.grpc.proto.millpond.v1 import messages_pb2 as wire
-from millpond.api.http.problems import Refusal
-from millpond.api.http.producing import Producing
-from millpond.api.http.shipment import Numbered, Shipment
 from millpond.model.errors import MillpondError
 from millpond.model.ids import TimestampMs, TopicPartition
 from millpond.model.ports import Clock

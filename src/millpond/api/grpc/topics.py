@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Sequence
 
-from millpond.api.grpc.failures import Context, answering, wrong
+from millpond.api.anywhere.refusals import no_such_topic, wrong
+from millpond.api.grpc.failures import Context, answering
 from millpond.api.grpc.proto.millpond.v1 import topics_pb2 as wire
 from millpond.api.grpc.proto.millpond.v1.topics_pb2_grpc import TopicsServicer
-from millpond.api.http.problems import no_such_topic
 from millpond.broker.node import Node
 from millpond.core.metadata.broker_configs import layers
 from millpond.core.metadata.configs import describe_topic

@@ -1,43 +1,23 @@
 """Messages of queues in JSON: what is sent with them, what comes with them, and how far each may go.
 
-What a message asks of its queue stands in its headers, so that any client can say the same:
-
-    delay_ms     millpond-delay-ms       delivered no earlier than so long from now
-    deliver_at   millpond-deliver-at     delivered no earlier than then
-    priority     millpond-priority       high, normal or low; or 9 to 0
-    ttl_ms       millpond-ttl-ms         not delivered after so long
-
 Pure. Driven by the queue routes.
 """
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta, Raw, Struct
 
+from millpond.api.anywhere.queues import Asked, headers_with
 from millpond.api.http.forms import INT64_MAX, NOTHING, Form, Message, NewHeader, bytes_of, shown
-from millpond.api.http.problems import Refusal
-from millpond.core.delivery.headers import PRIORITY, TTL_MS
 from millpond.model.ids import TimestampMs
 from millpond.model.limits import DELAY_MS_MAX
 from millpond.protocol.records import NewRecord, Record
 
-DELAY_MS: Final = "millpond-delay-ms"
-DELIVER_AT: Final = "millpond-deliver-at"
-_NUMBERS: Final = frozenset({DELAY_MS, DELIVER_AT, TTL_MS})
-_PRIORITIES: Final = frozenset({b"high", b"normal", b"low"})
-_DIGITS_MAX: Final = 15
-
 
 def span(least: int, most: int, *, description: str = "Milliseconds.") -> Meta:
-    """In the schema alone: `check` refuses, and says which value it was."""
+    """In the schema alone: what is asked for is checked further in, which says which value it was."""
     return Meta(extra_json_schema={"minimum": least, "maximum": most, "description": description})
-
-
-def check(field: str, value: int | None, *, least: int, most: int) -> None:
-    if value is not None and not least <= value <= most:
-        shown_value = str(value) if abs(value) < 10**30 else "a very long number"
-        raise Refusal(400, "invalid_field", f"{field} is {shown_value}; allowed are {least} to {most}", field=field)
 
 
 Delay = Annotated[int, span(0, DELAY_MS_MAX)]
@@ -71,37 +51,11 @@ class Delivered(Message, kw_only=True):
 
 
 def record_of(form: Form, message: NewQueueMessage, *, now_ms: int) -> NewRecord:
-    headers = [(each.name, bytes_of(form, each.value, "headers")) for each in message.headers]
-    for name, value in headers:
-        if name.startswith("millpond-"):
-            _check_header(name, value)
-    if message.delay_ms is not None and message.deliver_at is not None:
-        raise Refusal(400, "invalid_field", "delay_ms and deliver_at are both given; leave one out", field="deliver_at")
-    check("delay_ms", message.delay_ms, least=0, most=DELAY_MS_MAX)
-    check("deliver_at", message.deliver_at, least=0, most=now_ms + DELAY_MS_MAX)
-    check("ttl_ms", message.ttl_ms, least=1, most=DELAY_MS_MAX)
-    asked = (
-        (DELAY_MS, message.delay_ms),
-        (DELIVER_AT, message.deliver_at),
-        (PRIORITY, message.priority),
-        (TTL_MS, message.ttl_ms),
-    )
-    headers += [(name, str(value).encode()) for name, value in asked if value is not None]
+    own = tuple([(each.name, bytes_of(form, each.value, "headers")) for each in message.headers])
+    asked = Asked(message.delay_ms, message.deliver_at, message.priority, message.ttl_ms)
+    headers = headers_with(own, asked, now_ms=now_ms)
     key, value = bytes_of(form, message.key, "key"), bytes_of(form, message.value, "value")
-    return NewRecord(value, key, TimestampMs(now_ms), tuple(headers))
-
-
-def _check_header(name: str, value: bytes | None) -> None:
-    """One that queues look at, and that says nothing to them, is a mistake."""
-    text = b"" if value is None else value
-    if name in _NUMBERS and not (text.isdigit() and len(text) <= _DIGITS_MAX):
-        allowed = "a number of milliseconds"
-    elif name == PRIORITY and not (text.lower() in _PRIORITIES or (len(text) == 1 and text.isdigit())):
-        allowed = "high, normal, low, or 0 to 9"
-    else:
-        return
-    seen = text[:80].decode(errors="replace")
-    raise Refusal(400, "invalid_field", f"the header {name} is {seen!r}; allowed is {allowed}", field="headers")
+    return NewRecord(value, key, TimestampMs(now_ms), headers)
 
 
 def delivered(form: Form, record: Record, attempt: int, *, place: str, partition: int, receipt: str) -> Delivered:

@@ -17,9 +17,10 @@ from urllib.parse import parse_qsl, unquote
 import msgspec
 from msgspec import Struct
 
+from millpond.api.anywhere.refusals import Refusal
 from millpond.api.http.connection import Answer, Request
 from millpond.api.http.forms import form_of_content
-from millpond.api.http.problems import Refusal, refusal_of
+from millpond.api.http.problems import NotAllowed, refusal_of
 from millpond.api.http.replies import JSON
 from millpond.api.http.services import Services
 
@@ -86,12 +87,7 @@ class Table:
         route = methods.get(method) or (methods.get("GET") if method == "HEAD" else None)
         if route is None:
             allowed = ", ".join([*methods, *(["HEAD"] if "GET" in methods else [])])
-            raise Refusal(
-                405,
-                "method_not_allowed",
-                f"this path takes {allowed}, and not {method[:20]}",
-                headers=(("allow", allowed),),
-            )
+            raise NotAllowed(method, allowed)
         return Found(route, names)
 
     def _match(self, path: str) -> tuple[dict[str, Route], dict[str, str]]:

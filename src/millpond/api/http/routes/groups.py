@@ -1,20 +1,16 @@
 """/api/v1/groups: list, describe, lag in messages and in seconds, reset offsets, delete."""
 
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
+from millpond.api.anywhere.refusals import Refusal
 from millpond.api.http.forms import Offset, Partition, Timestamp, TopicName
-from millpond.api.http.problems import Refusal
-from millpond.api.http.reading import Place
 from millpond.api.http.routing import Call, Route
 from millpond.api.http.services import Services
-from millpond.client.admin_groups import GroupDescription, PartitionLag, Target
-from millpond.model.errors import GroupNotFound, MillpondError
+from millpond.client.admin_groups import GroupDescription, Target
+from millpond.model.errors import GroupNotFound
 from millpond.model.ids import TopicPartition
-
-LOOK_UPS_MAX: Final = 1_000
-"""Of one question for lag: so many partitions are asked for the time of a message."""
 
 
 class GroupSummary(Struct):
@@ -119,22 +115,9 @@ async def describe_group(services: Services, group: str) -> GroupDescription:
 async def lag(call: Call) -> GroupLag:
     group = check_group(call.names["group"])
     found = await call.services.neighbours.ask_groups(lambda groups: groups.lag(group))
-    now_ms = call.services.node.clock.wall_ms()
-    lags = [await _lag(call.services, each, now_ms, number < LOOK_UPS_MAX) for number, each in enumerate(found)]
+    lags = [LagOf(*each.at, each.committed, each.end, each.messages, each.seconds) for each in found]
     known = [each.seconds for each in lags if each.seconds is not None]
     return GroupLag(group, sum(each.messages for each in lags), max(known, default=None if lags else 0.0), lags)
-
-
-async def _lag(services: Services, found: PartitionLag, now_ms: int, looks: bool) -> LagOf:
-    seconds: float | None = None if found.messages else 0.0
-    if found.messages and looks:
-        try:
-            reads = await services.reading.read([Place(found.at, found.committed)], count=1, wait_ms=0)
-            if reads and reads[0].records and reads[0].records[0].timestamp >= 0:
-                seconds = max(0, now_ms - reads[0].records[0].timestamp) / 1000
-        except MillpondError:
-            pass  # what retention has removed, or nobody leads: the rest is worth telling
-    return LagOf(*found.at, found.committed, found.end, found.messages, seconds)
 
 
 async def reset(call: Call) -> Offsets:

@@ -9,52 +9,28 @@ delivered again. Where some receipts no longer hold, the answer is a problem, an
 are settled.
 """
 
-import asyncio
-from collections.abc import Sequence
-from typing import Annotated, Final
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta, Struct
 
+from millpond.api.anywhere import queues
+from millpond.api.anywhere.queues import ERROR_CHARS_MAX, GROUP_CHARS_MAX, RECEIVE_DEFAULT, Settlement
+from millpond.api.anywhere.refusals import Refusal, code_of, status_of
+from millpond.api.anywhere.shipment import Shipment
 from millpond.api.http.forms import FORMS, form_of_accept, form_of_content
-from millpond.api.http.problems import Refusal, code_of, no_such_topic, problem, status_of
-from millpond.api.http.queue_messages import Delivered, NewQueueMessage, check, delivered, record_of, span
-from millpond.api.http.receipts import draw_holder, lease_of, receipt, stem
+from millpond.api.http.problems import problem
+from millpond.api.http.queue_messages import Delivered, NewQueueMessage, delivered, record_of, span
 from millpond.api.http.replies import Reply
 from millpond.api.http.routing import Call, Route
-from millpond.api.http.services import Services
-from millpond.api.http.shipment import Numbered, Shipment
-from millpond.broker.drivers.queue_links import Saying
-from millpond.broker.drivers.queue_partition import Want
-from millpond.broker.node import Node
-from millpond.broker.operations import queues
-from millpond.core.delivery.states import Outcome
-from millpond.core.metadata.broker_configs import value_of
-from millpond.core.metadata.controller import NewTopic, create_topics
-from millpond.core.metadata.decisions import Refused
-from millpond.core.metadata.image import Topic
-from millpond.core.metadata.topic_configs import TOPIC_KEYS
-from millpond.model.errors import TopicAlreadyExists
-from millpond.model.ids import TopicPartition
 from millpond.model.limits import (
-    MIB,
-    RECEIPTS_MAX,
     RECEIVE_MESSAGES_MAX,
     RECEIVE_WAIT_MS_MAX,
     RETRY_DELAY_MS_MAX,
     VISIBILITY_MS_MAX,
 )
 
-MESSAGES_MAX: Final = 10_000
-"""Of one array: they are put into batches on the broker's loop, and others wait meanwhile."""
-RECEIVE_DEFAULT: Final = 10
-BYTES_MAX: Final = MIB
-"""Of the batches that one answer's messages are in, and one more."""
-ERROR_CHARS_MAX: Final = 10_000
-"""Of an error that comes with a message; what is kept of it is less."""
-DELAY: Final = "millpond.delay"
-
-Group = Annotated[str, Meta(min_length=1, max_length=249, examples=["kitchen"])]
+Group = Annotated[str, Meta(min_length=1, max_length=GROUP_CHARS_MAX, examples=["kitchen"])]
 Visibility = Annotated[int, span(1, VISIBILITY_MS_MAX)]
 WaitMs = Annotated[int, span(0, RECEIVE_WAIT_MS_MAX)]
 RetryDelay = Annotated[int, span(0, RETRY_DELAY_MS_MAX)]
@@ -137,13 +113,6 @@ class QueueStats(Struct):
     """Those whose leader answered."""
 
 
-def find_queue(node: Node, name: str) -> Topic:
-    topic = node.image.topics.get(name)
-    if topic is None or topic.internal:
-        raise no_such_topic(name)
-    return topic
-
-
 # In
 
 
@@ -152,8 +121,7 @@ async def send(call: Call) -> object:
     form = form_of_content(call.request.headers.get(b"content-type", b""))
     is_array = isinstance(call.body, list)
     messages: list[NewQueueMessage] = call.body if is_array else [call.body]
-    if len(messages) > MESSAGES_MAX:
-        raise Refusal(413, "too_many_messages", f"an array has {MESSAGES_MAX} messages at most; send several arrays")
+    queues.check_count(len(messages))
     now_ms = services.node.clock.wall_ms()
     records = []
     for number, message in enumerate(messages):
@@ -165,40 +133,11 @@ async def send(call: Call) -> object:
             raise
     if not records:
         return []
-    if not services.producing.has_topic(name):
-        await _make_queue(services.node, name)
-    find_queue(services.node, name)
-    placed: dict[TopicPartition, list[Numbered]] = {}
-    for number, record in enumerate(records):
-        placed.setdefault(services.producing.place(name, record.key, None), []).append((number, record))
-    shipment = await ship(services, placed, count=len(records))
+    shipment = await queues.send(services.node, services.producing, name, records)
     if shipment.errors:
         return _refused(shipment, name)
     sent = [Sent(f"{name}/{partition}/{offset}", partition, offset) for partition, offset in shipment.places]
     return sent if is_array else sent[0]
-
-
-async def ship(services: Services, placed: dict[TopicPartition, list[Numbered]], *, count: int) -> Shipment:
-    """Returns when it is known what became of each."""
-    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    shipment = Shipment(count, lambda _: None if done.done() else done.set_result(None))
-    shipment.send(services.producing, placed)
-    await done
-    return shipment
-
-
-async def _make_queue(node: Node, name: str) -> None:
-    """Where the cluster makes topics for those who write to them; raises the refusal otherwise."""
-    if value_of("auto.create.topics.enable", node.static) is not True:
-        raise no_such_topic(name)
-    configs = ((DELAY, "on"),) if DELAY in TOPIC_KEYS else ()
-    wanted = NewTopic(name=name, configs=configs)
-    decision = await node.metadata.decide(
-        lambda image: create_topics(image, [wanted], static=node.static, rng=node.rng)
-    )
-    for answer in decision.answers:
-        if isinstance(answer, Refused) and not isinstance(answer.error, TopicAlreadyExists):
-            raise answer.error
 
 
 def _refused(shipment: Shipment, name: str) -> Reply:
@@ -216,21 +155,22 @@ def _refused(shipment: Shipment, name: str) -> Reply:
 
 
 async def receive(call: Call) -> Reply:
-    node, wish = call.services.node, call.body
+    wish, name = call.body, call.names["topic"]
     form = form_of_accept(call.request.headers.get(b"accept", b""))
-    topic = find_queue(node, call.names["topic"])
-    check("max", wish.max, least=1, most=RECEIVE_MESSAGES_MAX)
-    check("wait_ms", wish.wait_ms, least=0, most=RECEIVE_WAIT_MS_MAX)
-    check("visibility_ms", wish.visibility_ms, least=1, most=VISIBILITY_MS_MAX)
-    holder = draw_holder(node.rng)
-    lock_ms = node.queues.config(wish.group).lock_ms if wish.visibility_ms is None else wish.visibility_ms
-    want = Want(holder, wish.max, BYTES_MAX, lock_ms)
+    handfuls = await queues.receive(
+        call.services.node,
+        name,
+        wish.group,
+        count=wish.max,
+        wait_ms=wish.wait_ms,
+        visibility_ms=wish.visibility_ms,
+    )
     messages: list[Delivered] = []
-    for partition, records in await queues.receive(node, wish.group, topic, want, wait_ms=wish.wait_ms):
-        begin, place = stem(holder, partition), f"{topic.name}/{partition}/"
+    for each in handfuls:
+        partition, place = each.partition, f"{name}/{each.partition}/"
         messages += [
-            delivered(form, record, attempt, place=place, partition=partition, receipt=receipt(begin, record.offset))
-            for record, attempt in records
+            delivered(form, record, attempt, place=place, partition=partition, receipt=each.receipt(record.offset))
+            for record, attempt in each.records
         ]
     return Reply(200, form.value, msgspec.json.encode(Received(messages)) + b"\n")
 
@@ -239,63 +179,49 @@ async def receive(call: Call) -> Reply:
 
 
 async def ack(call: Call) -> object:
-    return await _settle(call, Saying(Outcome.ACCEPT))
+    return _settled(call, await queues.acknowledge(call.services.node, *_whose(call)))
 
 
 async def nack(call: Call) -> object:
-    check("delay_ms", call.body.delay_ms, least=0, most=RETRY_DELAY_MS_MAX)
-    return await _settle(call, Saying(Outcome.RELEASE, delay_ms=call.body.delay_ms, reason=call.body.error))
+    body = call.body
+    settlement = await queues.give_back(call.services.node, *_whose(call), delay_ms=body.delay_ms, error=body.error)
+    return _settled(call, settlement)
 
 
 async def extend(call: Call) -> object:
-    check("visibility_ms", call.body.visibility_ms, least=1, most=VISIBILITY_MS_MAX)
-    return await _settle(call, Saying(Outcome.RENEW, lock_ms=call.body.visibility_ms))
+    settlement = await queues.extend(call.services.node, *_whose(call), visibility_ms=call.body.visibility_ms)
+    return _settled(call, settlement)
 
 
-async def _settle(call: Call, saying: Saying) -> object:
-    node = call.services.node
-    topic = find_queue(node, call.names["topic"])
+def _whose(call: Call) -> tuple[str, str, list[str]]:
+    return call.names["topic"], call.body.group, call.body.receipts
+
+
+def _settled(call: Call, settlement: Settlement) -> object:
     receipts: list[str] = call.body.receipts
-    leases = _leases(receipts)
-    failed = await queues.settle(node, call.body.group, topic, leases, saying)
-    if not failed:
+    refused = settlement.refused
+    if not refused:
         return Settled(len(receipts))
     results: list[dict[str, int | str]] = [
         {"receipt": text, "code": code_of(error), "detail": str(error)}
-        if (error := failed.get(lease))
-        else {"receipt": text, "message_id": f"{topic.name}/{lease.partition}/{lease.offset}"}
-        for text, lease in zip(receipts, leases, strict=True)
+        if (error := settlement.failed.get(lease))
+        else {"receipt": text, "message_id": f"{call.names['topic']}/{lease.partition}/{lease.offset}"}
+        for text, lease in zip(receipts, settlement.leases, strict=True)
     ]
-    numbers = [number for number, lease in enumerate(leases) if lease in failed]
-    first = failed[leases[numbers[0]]]
-    detail = f"{len(numbers)} of {len(receipts)} receipts were refused, the others are settled; the first: {first}"
-    return problem(status_of(first), code_of(first), detail, field=f"receipts[{numbers[0]}]", results=results)
-
-
-def _leases(receipts: Sequence[str]) -> list[queues.Lease]:
-    if len(receipts) > RECEIPTS_MAX:
-        detail = f"there are {len(receipts)} receipts; allowed are 1 to {RECEIPTS_MAX}; send several requests"
-        raise Refusal(400, "invalid_field", detail, field="receipts")
-    leases = []
-    for number, text in enumerate(receipts):
-        lease = lease_of(text)
-        if lease is None:
-            detail = f"receipts[{number}] is {text[:80]!r}, which is no receipt; send one as it was received"
-            raise Refusal(400, "invalid_receipt", detail, field=f"receipts[{number}]")
-        leases.append(lease)
-    return leases
+    first = settlement.failed[settlement.leases[refused[0]]]
+    field = f"receipts[{refused[0]}]"
+    return problem(status_of(first), code_of(first), settlement.told(), field=field, results=results)
 
 
 async def stats(call: Call) -> QueueStats:
-    node, group = call.services.node, call.query.group
-    topic = find_queue(node, call.names["topic"])
-    found = await queues.depths(node, group, topic)
+    name, group = call.names["topic"], call.query.group
+    found = await queues.depths(call.services.node, name, group)
     parts = [
         PartitionDepth(each.partition, each.ready, each.leased, each.waiting, each.doomed, each.start, each.end)
         for each in found
     ]
     return QueueStats(
-        topic=topic.name,
+        topic=name,
         group=group,
         ready=sum(each.ready for each in parts),
         in_flight=sum(each.in_flight for each in parts),

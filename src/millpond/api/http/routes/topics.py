@@ -5,8 +5,8 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from millpond.api.anywhere.refusals import no_such_topic
 from millpond.api.http.forms import INT32_MAX, TopicName
-from millpond.api.http.problems import no_such_topic
 from millpond.api.http.routing import Call, Route
 from millpond.broker.node import Node
 from millpond.core.metadata.alterations import AlterConfigs, ConfigItem, ConfigOperation, alter_configs
