@@ -27,12 +27,12 @@ from millpond.core.delivery.delay_headers import DELAY as DELAY_MS
 from millpond.core.delivery.delay_headers import DELIVER_AT
 from millpond.core.delivery.headers import PRIORITY, TTL_MS
 from millpond.core.delivery.states import Outcome
-from millpond.core.metadata.broker_configs import value_of
+from millpond.core.metadata.broker_configs import layers, value_of
 from millpond.core.metadata.controller import NewTopic, create_topics
 from millpond.core.metadata.decisions import Refused
 from millpond.core.metadata.image import Topic
-from millpond.core.metadata.topic_configs import TOPIC_KEYS
-from millpond.model.errors import MillpondError, TopicAlreadyExists
+from millpond.core.metadata.topic_configs import TOPIC_KEYS, effective
+from millpond.model.errors import MillpondError, PolicyViolation, TopicAlreadyExists
 from millpond.model.ids import TopicPartition
 from millpond.model.limits import (
     DELAY_MS_MAX,
@@ -55,6 +55,7 @@ ERROR_CHARS_MAX: Final = 10_000
 """Of an error that comes with a message; what is kept of it is less."""
 
 _DELAY_SETTING: Final = "millpond.delay"
+_DELAYS: Final = frozenset({DELAY_MS, DELIVER_AT})
 _NUMBERS: Final = frozenset({DELAY_MS, DELIVER_AT, TTL_MS})
 _PRIORITIES: Final = frozenset({b"high", b"normal", b"low"})
 _DIGITS_MAX: Final = 15
@@ -142,6 +143,16 @@ def _check_header(name: str, value: bytes | None) -> None:
     raise wrong("headers", f"the header {name} is {seen!r}; allowed is {allowed}")
 
 
+def asks_delay(headers: Headers) -> bool:
+    return any(name in _DELAYS for name, _ in headers)
+
+
+def check_delays(node: Node, topic: Topic) -> None:
+    """Whoever asks for a delay where there is none would be surprised by a message that comes at once."""
+    if not effective(topic.configs, layers(node.image, node.static, broker=node.node_id).merged()).delay:
+        raise PolicyViolation(f"{topic.name} delays no messages; set its {_DELAY_SETTING} to on first")
+
+
 def check_count(count: int) -> None:
     if count > MESSAGES_MAX:
         detail = f"a request has {MESSAGES_MAX} messages at most; send several requests"
@@ -152,7 +163,9 @@ async def send(node: Node, producing: Producing, name: str, records: Sequence[Ne
     """Returns when it is known what became of each; a queue that is not there is made where topics are."""
     if not producing.has_topic(name):
         await _make_queue(node, name)
-    find_queue(node, name)
+    topic = find_queue(node, name)
+    if any(asks_delay(record.headers) for record in records if record.headers):
+        check_delays(node, topic)
     placed: dict[TopicPartition, list[Numbered]] = {}
     for number, record in enumerate(records):
         placed.setdefault(producing.place(name, record.key, None), []).append((number, record))

@@ -49,7 +49,7 @@ class Consuming:
         while positions := {at: each for at, each in positions.items() if ends is None or each < ends[at]}:
             count = MESSAGES_PER_READ if left is None else min(left, MESSAGES_PER_READ)
             places = [Place(at, offset) for at, offset in positions.items()]
-            reads = await _patiently(lambda: self._reading.read(places, count=count, wait_ms=WAIT_MS))  # noqa: B023
+            reads = await patiently(lambda: self._reading.read(places, count=count, wait_ms=WAIT_MS))  # noqa: B023
             for read in reads:
                 for response in _responses(read, None if ends is None else ends[read.at]):
                     await write(response)
@@ -96,7 +96,7 @@ class Consuming:
         end = None if request.follow else await self._reading.offset_at(at, LATEST)
         while end is None or offset < end:
             place = Place(at, offset)
-            found = await _patiently(lambda: self._reading.batches(place, wait_ms=WAIT_MS))  # noqa: B023
+            found = await patiently(lambda: self._reading.batches(place, wait_ms=WAIT_MS))  # noqa: B023
             if len(found):
                 offset = next_offset(found)
                 answer = wire.FetchBatchesResponse(batches=bytes(found), next_offset=offset)
@@ -104,7 +104,7 @@ class Consuming:
                 await write(answer)
 
 
-async def _patiently(work: Callable[[], Awaitable[Result]]) -> Result:
+async def patiently(work: Callable[[], Awaitable[Result]]) -> Result:
     failures = 0
     while True:
         try:

@@ -4,12 +4,11 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from millpond.api.anywhere import delays
+from millpond.api.anywhere.delays import PAGE_DEFAULT, PAGE_MAX
 from millpond.api.http.forms import Partition, Timestamp, TopicName
 from millpond.api.http.routing import Call, Route
 from millpond.api.http.services import Services
-from millpond.client.admin_delays import DelayAdmin
-
-PAGE_MAX = 1_000
 
 
 class DelayQuery(Struct, forbid_unknown_fields=True):
@@ -17,7 +16,7 @@ class DelayQuery(Struct, forbid_unknown_fields=True):
     partition: Partition | None = None
     after: str | None = None
     """What the page before said in `next`."""
-    limit: Annotated[int, Meta(ge=1, le=PAGE_MAX)] = 100
+    limit: Annotated[int, Meta(ge=1, le=PAGE_MAX)] = PAGE_DEFAULT
 
 
 class DelayInfo(Struct):
@@ -53,7 +52,15 @@ class CancelledDelay(Struct):
 
 async def list_delays(call: Call) -> DelayList:
     wish = call.query
-    page = await _delays(call.services).page(wish.topic, partition=wish.partition, after=wish.after, count=wish.limit)
+    services = call.services
+    page = await delays.page(
+        services.neighbours,
+        services.reading,
+        wish.topic,
+        partition=wish.partition,
+        after=wish.after,
+        count=wish.limit,
+    )
     messages = [
         DelayInfo(each.message_id, each.at.partition, each.offset, each.due_ms, each.is_recurring)
         for each in page.messages
@@ -78,13 +85,8 @@ def _message_id(call: Call) -> str:
     return "/".join(call.names[each] for each in ("topic", "partition", "offset"))
 
 
-def _delays(services: Services) -> DelayAdmin:
-    return DelayAdmin(services.neighbours.cluster)
-
-
 async def _alter(services: Services, message_id: str, due_ms: int | None) -> None:
-    delays = _delays(services)
-    await services.neighbours.cluster.retrying(lambda: delays.alter(message_id, due_ms))
+    await delays.alter(services.neighbours, services.reading, message_id, due_ms)
 
 
 _ALL, _ONE = "/api/v1/delays", "/api/v1/delays/{topic}/{partition}/{offset}"
