@@ -110,12 +110,20 @@ def test_every_group_gets_every_message(queue: Queue) -> None:
 
 def test_what_a_message_asks_of_its_queue_is_in_its_headers(queue: Queue) -> None:
     queue.send("a", priority=9, ttl_ms=60_000)
-    queue.send("b", priority="low", deliver_at=0)
+    queue.send("b", priority="low", headers=[{"name": "colour", "value": "red"}])
     named = [{each["name"]: each["value"] for each in message["headers"]} for message in queue.receive()]
     assert named == [
         {"millpond-priority": "9", "millpond-ttl-ms": "60000"},
-        {"millpond-priority": "low", "millpond-deliver-at": "0"},
+        {"colour": "red", "millpond-priority": "low"},
     ]
+
+
+def test_a_delay_is_refused_where_the_topic_has_none(queue: Queue) -> None:
+    for asked in ({"delay_ms": 1_000}, {"headers": [{"name": "millpond-deliver-at", "value": "1"}]}):
+        answered = queue.door.post(f"/api/v1/queues/{queue.name}/messages", {"value": "later", **asked})
+        assert answered.code == "policy_violation", "it would come at once"
+        assert "millpond.delay" in answered.json["detail"]
+    assert queue.receive() == []
 
 
 def test_a_queue_is_made_by_sending_to_it(broker: InProcessBroker, door: Door) -> None:
