@@ -67,11 +67,12 @@ def test_queues_delays_and_groups_are_served_by_every_broker(doors: dict[int, Do
         settled = third.queues.Ack(queues_pb2.AckRequest(topic="shared", group="crew", receipts=receipts))
         assert (settled.settled, list(settled.refused)) == (len(receipts), [])
     assert sorted(found, key=int) == [b"%d" % number for number in range(30)]
+    for door in doors.values():
+        lag = door.groups.GetLag(groups_pb2.GetLagRequest(group="crew"), timeout=SECONDS_MAX)
+        assert (len(lag.partitions) > 0, lag.messages) == (True, 0)
     later = queues_pb2.NewQueueMessage(value=b"later", delay_ms=3_600_000)
     (parked,) = first.queues.Send(queues_pb2.SendRequest(topic="shared", messages=[later])).messages
     for door in doors.values():
         page = door.delays.ListDelays(delays_pb2.ListDelaysRequest(topic="shared"), timeout=SECONDS_MAX)
         assert [each.message_id for each in page.messages] == [parked.message_id]
-        lag = door.groups.GetLag(groups_pb2.GetLagRequest(group="crew"), timeout=SECONDS_MAX)
-        assert (len(lag.partitions) > 0, lag.messages) == (True, 0)
     third.delays.CancelDelay(delays_pb2.CancelDelayRequest(message_id=parked.message_id), timeout=SECONDS_MAX)
