@@ -176,7 +176,7 @@ class Works:
         shutil.rmtree(checkpoint)
         progress = [json.loads(each.json) for each in query.recentProgress]
         times = [each["durationMs"]["triggerExecution"] for each in progress if each["numInputRows"]]
-        return statistics.median(times[len(times) // 4 :])
+        return float(statistics.median(times[len(times) // 4 :]))
 
 
 def noop(frame: DataFrame) -> Callable[[], None]:
