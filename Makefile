@@ -5,6 +5,7 @@ KERNEL := src/millpond/pipeline/libkernel.so
 SEED ?=
 ONLY ?=
 CYCLES ?= 1000
+SEEDS ?= 50
 WORLD ?= disk
 HOURS ?= 8
 SECONDS ?= 60
@@ -12,7 +13,7 @@ KILLS ?= 20
 MESSAGES ?= 1000000
 export PYTHONHASHSEED := 0
 
-.PHONY: help run demo proof test check format bench peers sim sim-night chaos pipeline-chaos kernel lock proto clean
+.PHONY: help run demo proof test check format bench peers sim sim-night chaos pipeline-chaos pipeline-failover kernel lock proto clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -38,14 +39,14 @@ format: .venv/.ready  ## rewrite the source in the one format
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-bench: .venv/.ready $(KERNEL)  ## measure, beside raw system calls and other brokers: make bench [ONLY=storage|broker|cluster|client|http|grpc|queues|pipeline]
+bench: .venv/.ready $(KERNEL)  ## measure, beside raw system calls and other brokers: make bench [ONLY=storage|broker|cluster|client|http|grpc|queues|delays|pipeline]
 	@$(BIN)/python -m bench $(ONLY)
 
 peers: .venv/.ready  ## fetch other brokers into bench/.peers, for the bench to stand beside
 	@$(BIN)/python -m bench.broker.peers
 
-sim: .venv/.ready  ## simulated bad days of a log, a cluster, or a queue: make sim [WORLD=cluster|queue] [SEED=7] [CYCLES=1000]
-	@$(BIN)/python -m tests.simulation --world $(WORLD) --cycles $(CYCLES) $(if $(SEED),--seed $(SEED))
+sim: .venv/.ready  ## simulated bad days of a log, a cluster, a queue, delays: make sim [WORLD=cluster|queue|delays] [SEED=7] [CYCLES=1000] [SEEDS=50]
+	@$(BIN)/python -m tests.simulation --world $(WORLD) --cycles $(CYCLES) --seeds $(SEEDS) $(if $(SEED),--seed $(SEED))
 
 sim-night: .venv/.ready  ## simulated clusters, minute after minute, until one breaks a promise: make sim-night [HOURS=8]
 	@$(BIN)/python -m tests.simulation --world cluster --hours $(HOURS)
@@ -56,10 +57,16 @@ chaos: .venv/.ready  ## three brokers killed, cut off, without power, under load
 pipeline-chaos: .venv/.ready  ## the metrics pipeline on Spark under kill -9: make pipeline-chaos [KILLS=20] [MESSAGES=1000000] [SEED=7]
 	@$(BIN)/python -m tests.pipeline.chaos --kills $(KILLS) --messages $(MESSAGES) $(if $(SEED),--seed $(SEED))
 
+pipeline-failover: .venv/.ready  ## the exactly-once sink of Spark while leaders and the query are killed: make pipeline-failover [KILLS=20] [SEED=7]
+	@$(BIN)/python -m tests.pipeline.failover --kills $(KILLS) $(if $(SEED),--seed $(SEED))
+
 kernel: .venv/.ready $(KERNEL)  ## compile src/millpond/pipeline/kernel.c, if it has changed
 
 $(KERNEL): src/millpond/pipeline/kernel.c hatch_build.py
 	@$(BIN)/python hatch_build.py || echo "going on without the compiled kernel" >&2
+
+pipeline-cluster: .venv/.ready  ## the metrics pipeline on a Spark cluster: a master and two workers on this machine
+	@MILLPOND_SPARK_CLUSTER=1 $(BIN)/python -m pytest tests/pipeline/test_standalone.py
 
 lock:  ## write requirements.lock anew (needs uv)
 	uv pip compile --universal --python-version 3.11 --generate-hashes --extra spark --group dev --no-header -o requirements.lock pyproject.toml

@@ -1,4 +1,4 @@
-"""`python -m bench [storage|broker|cluster|client|http|grpc|queues|pipeline|all]`; writes bench/results."""
+"""`python -m bench [suite|all]`: tables here, and JSON in bench/results."""
 
 import argparse
 import json
@@ -6,6 +6,7 @@ import signal
 import sys
 from pathlib import Path
 
+from bench import delays
 from bench.broker import suite as broker
 from bench.broker.peers import PEERS
 from bench.client import suite as client
@@ -18,6 +19,7 @@ from bench.storage import suite as storage
 from bench.tables import make_console, print_head
 from bench.workspace import machine_facts, workspace
 
+SUITES = ("storage", "broker", "cluster", "client", "http", "grpc", "queues", "delays", "pipeline")
 RESULTS = Path(__file__).parent / "results"
 
 
@@ -30,7 +32,7 @@ def main() -> None:
     parser.add_argument(
         "what",
         nargs="?",
-        choices=("storage", "broker", "cluster", "client", "http", "grpc", "queues", "pipeline", "all"),
+        choices=(*SUITES, "all"),
         default="all",
     )
     parser.add_argument("--quick", action="store_true", help="a smoke test of a few seconds; its figures mean nothing")
@@ -49,11 +51,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
     console = make_console()
     with workspace(chosen.dir) as place:
-        for name in (
-            ("storage", "broker", "cluster", "client", "http", "grpc", "queues", "pipeline")
-            if chosen.what == "all"
-            else (chosen.what,)
-        ):
+        for name in SUITES if chosen.what == "all" else (chosen.what,):
             machine = machine_facts(place)
             print_head(console, machine)
             if name == "storage":
@@ -70,6 +68,8 @@ def main() -> None:
                 figures = pipeline.measure(console, place, quick=chosen.quick)
             elif name == "queues":
                 figures = queues.measure(console, place, quick=chosen.quick, peers=peers)
+            elif name == "delays":
+                figures = delays.measure(console, place, quick=chosen.quick)
             else:
                 figures = broker.measure(console, place, quick=chosen.quick, peers=peers)
             chosen.out.mkdir(parents=True, exist_ok=True)

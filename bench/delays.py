@@ -1,8 +1,9 @@
-"""`python -m bench.delays [messages]`: a million delayed messages through one partition of a broker in this process.
+"""`make bench ONLY=delays`: a million delayed messages through one partition of a broker in this process, on a disk.
 
-Inserted in batches over the produce use case, on a real disk; how much memory each takes while it waits; how late they
-come when ten thousand fall due each second; how long a restart takes until it knows what waits.
-Lateness is from the moment a message is due to the moment a consumer can see it.
+Inserted in batches over the produce use case; how much memory each takes while all of them wait; how long a restart
+takes until it knows them; then all fall due, evenly, in an order that is not that of their offsets, and a consumer that
+waits for them sees each. Lateness is from the moment a message is due to the moment that consumer has it.
+`python -m bench.delays [messages]` does only this. Driven by bench/__main__.py.
 """
 
 import asyncio
@@ -11,30 +12,99 @@ import random
 import sys
 import time
 from pathlib import Path
+from typing import Any, Final
 
-from bench.workspace import workspace
+from rich.console import Console
+
+from bench.measuring import Row, Target
+from bench.tables import make_console, print_tables
+from bench.workspace import Workspace, workspace
 from millpond.app.broker import Broker
 from millpond.app.broker_settings import BrokerSettings
 from millpond.app.clock import SystemClock
 from millpond.app.loop import BrokerLoop
 from millpond.broker.drivers.partition import Partition
 from millpond.broker.operations import produce
-from millpond.core.delivery.delay_headers import DELAY, DELIVER_AT
+from millpond.core.delivery.delay_headers import DELIVER_AT
 from millpond.core.metadata.controller import NewTopic, create_topics
 from millpond.model.ids import Offset, TimestampMs
 from millpond.protocol.records import NewRecord, decode_batch, encode_batch, iter_batches
 from millpond.storage.filesystem import OsFilesystem
 
-TOPIC = "bench"
-BATCH = 500
-VALUE = b"x" * 100
-DUE_PER_SECOND = 10_000
-DUE_SECONDS = 5
-FAR_MS = (3_600_000, 30 * 86_400_000)
+TOPIC: Final = "bench"
+BATCH: Final = 500
+VALUE: Final = b"x" * 100
+FULL: Final = 1_000_000
+QUICK: Final = 20_000
+DUE_PER_SECOND: Final = 10_000
+TRIED: Final = 10_000
+"""Messages that are inserted first, to know how long the others will take."""
+SLACK_SECONDS: Final = 10.0
+"""Between the estimated end of inserting, with half as much again, and the first message that is due."""
+SECONDS_MAX: Final = 600.0
+BYTES_EACH_MAX: Final = 100.0
+LATE_MS_MAX: Final = 50.0
 
 
-def fail(error: BaseException) -> None:
-    raise error
+def measure(console: Console, place: Workspace, *, quick: bool) -> dict[str, Any]:
+    count = QUICK if quick else FULL
+    with place.directory() as directory:
+        rows = run(str(directory), count)
+    print_tables(console, rows)
+    return {"messages": count, "rows": [row.document() for row in rows]}
+
+
+def run(directory: str, count: int) -> list[Row]:
+    with asyncio.Runner(loop_factory=BrokerLoop) as runner:
+        return runner.run(asyncio.wait_for(_measure(directory, count), SECONDS_MAX))
+
+
+async def _measure(directory: str, count: int) -> list[Row]:
+    broker = await start(directory)
+    node, wanted = broker.node, [NewTopic(name=TOPIC, partitions=1, configs=(("millpond.delay", "on"),))]
+    await node.metadata.decide(lambda image: create_topics(image, wanted, static=node.static, rng=node.rng))
+    await loaded(broker)
+    clock = node.clock
+    tried = await insert(broker, [clock.wall_ms() + 86_400_000] * TRIED)
+    gc.collect()
+    before = memory_bytes()
+    first = clock.wall_ms() + round(1000 * (SLACK_SECONDS + 1.5 * count / tried))
+    at = partition_of(broker).log.next_offset
+    moments = [first + number * 1000 // DUE_PER_SECOND for number in range(count)]
+    random.Random(3).shuffle(moments)
+    rate = await insert(broker, moments)
+    del moments
+    gc.collect()
+    each = (memory_bytes() - before) / count
+    await broker.stop()
+    began = time.perf_counter()
+    broker = await start(directory)
+    opened = time.perf_counter()
+    await loaded(broker)
+    known = time.perf_counter()
+    in_time = clock.wall_ms() < first
+    late = await lateness(broker, at, count)
+    await broker.stop()
+    section = f"{count:,} delayed messages of {len(VALUE)} B, {DUE_PER_SECOND:,} due a second"
+    if not in_time:
+        section += "; the machine was too slow to have them all before the first was due: lateness means nothing"
+    most, least = Target("value", most=LATE_MS_MAX), Target("value", least=0)
+    return [
+        Row(section=section, name=f"inserted, {BATCH} at a time", value=rate, unit="messages/s"),
+        Row(
+            section=section,
+            name="memory of each that waits, all of the process",
+            value=each,
+            unit="B",
+            target=Target("value", most=BYTES_EACH_MAX),
+        ),
+        Row(section=section, name="restart: open after", value=opened - began, unit="s"),
+        Row(section=section, name="restart: knows all that wait after another", value=known - opened, unit="s"),
+        Row(section=section, name="lateness p50", value=late[len(late) // 2], unit="ms"),
+        Row(section=section, name="lateness p99", value=late[len(late) * 99 // 100], unit="ms", target=most),
+        Row(section=section, name="lateness at most", value=late[-1], unit="ms"),
+        Row(section=section, name="lateness at least: none is early", value=late[0], unit="ms", target=least),
+    ]
 
 
 async def start(directory: str) -> Broker:
@@ -47,67 +117,34 @@ async def start(directory: str) -> Broker:
     )
 
 
-async def run(directory: str, count: int) -> None:
-    broker = await start(directory)
-    node, wanted = broker.node, [NewTopic(name=TOPIC, partitions=1, configs=(("millpond.delay", "on"),))]
-    await node.metadata.decide(lambda image: create_topics(image, wanted, static=node.static, rng=node.rng))
-    await loaded(broker)
-    gc.collect()
-    before = memory_bytes()
-    rate = await insert(broker, count)
-    gc.collect()
-    print(f"inserted {count:,} messages of {len(VALUE)} B in batches of {BATCH}: {rate:,.0f}/s")
-    print(f"memory: {(memory_bytes() - before) / count:.0f} bytes for each that waits, all of the process")
-    await late(broker)
-    await broker.stop()
-    began = time.perf_counter()
-    broker = await start(directory)
-    opened = time.perf_counter()
-    await loaded(broker)
-    print(
-        f"restart: open after {opened - began:.2f} s, knows the {pending(broker):,} that wait after another "
-        f"{time.perf_counter() - opened:.2f} s"
-    )
-    await broker.stop()
+def fail(error: BaseException) -> None:
+    raise error
 
 
-async def insert(broker: Broker, count: int) -> float:
-    rng, partition = random.Random(2), partition_of(broker)
-    taken = 0.0
-    for _ in range(count // BATCH):
+async def insert(broker: Broker, moments: list[int]) -> float:
+    """How many a second; encoding them is the producer's work, and not counted."""
+    partition, taken = partition_of(broker), 0.0
+    for place in range(0, len(moments), BATCH):
         stamp = TimestampMs(broker.node.clock.wall_ms())
-        batch = encode_batch(
-            [
-                NewRecord(VALUE, timestamp=stamp, headers=((DELAY, b"%d" % rng.randrange(*FAR_MS)),))
-                for _ in range(BATCH)
-            ]
-        )
-        began = time.perf_counter()
-        await send(partition, batch, stamp)
-        taken += time.perf_counter() - began
-    return count / taken
-
-
-async def send(partition: Partition, batch: bytes, now_ms: int) -> None:
-    answer = (await produce.finish([produce.begin(partition, batch, now_ms=now_ms, acks_all=True)]))[0]
-    if answer.error is not None:
-        raise answer.error
-
-
-async def late(broker: Broker) -> None:
-    """Due at moments that are spread evenly, in an order that is not theirs; seen by a consumer that waits for them."""
-    rng, partition, clock = random.Random(3), partition_of(broker), broker.node.clock
-    first, at = clock.wall_ms() + 5_000, partition.log.next_offset
-    moments = [first + number * 1000 // DUE_PER_SECOND for number in range(DUE_PER_SECOND * DUE_SECONDS)]
-    rng.shuffle(moments)
-    for start_ in range(0, len(moments), BATCH):
         records = [
-            NewRecord(VALUE, timestamp=TimestampMs(first), headers=((DELIVER_AT, b"%d" % at),))
-            for at in moments[start_ : start_ + BATCH]
+            NewRecord(VALUE, timestamp=stamp, headers=((DELIVER_AT, b"%d" % at),))
+            for at in moments[place : place + BATCH]
         ]
-        await send(partition, encode_batch(records), clock.wall_ms())
-    lateness: list[int] = []
-    while len(lateness) < len(moments):
+        batch = encode_batch(records)
+        began = time.perf_counter()
+        pending = produce.begin(partition, batch, now_ms=stamp, acks_all=True)
+        (answer,) = await produce.finish([pending])
+        if answer.error is not None:
+            raise answer.error
+        taken += time.perf_counter() - began
+    return len(moments) / taken
+
+
+async def lateness(broker: Broker, at: int, count: int) -> list[int]:
+    """In milliseconds, of each, ascending; as a consumer sees it that waits for them."""
+    partition, clock = partition_of(broker), broker.node.clock
+    found: list[int] = []
+    while len(found) < count:
         if at >= partition.high_watermark:
             waiter = asyncio.get_running_loop().create_future()
             partition.add_waiter(waiter)
@@ -115,26 +152,18 @@ async def late(broker: Broker) -> None:
         part, seen = partition.read(Offset(at), bytes_max=1 << 20), clock.wall_ms()
         for position, header in iter_batches(part.data):
             if not header.is_control:
-                lateness += [
+                found += [
                     seen - int(dict(record.headers)[DELIVER_AT] or b"") for record in decode_batch(part.data, position)
                 ]
         at = part.next_offset
-    lateness.sort()
-    quantiles = ", ".join(f"p{part} {lateness[len(lateness) * part // 100]} ms" for part in (50, 99))
-    print(
-        f"{DUE_PER_SECOND:,} due a second for {DUE_SECONDS} s: seen late by {quantiles}, max {lateness[-1]} ms, "
-        f"least {lateness[0]} ms"
-    )
+        await asyncio.sleep(0)
+    return sorted(found)
 
 
 def partition_of(broker: Broker) -> Partition:
     found = broker.node.partitions.named(TOPIC, 0)
     assert found is not None
     return found
-
-
-def pending(broker: Broker) -> int:
-    return sum(count for _, count in broker.node.delays.pending())
 
 
 async def loaded(broker: Broker) -> None:
@@ -153,9 +182,8 @@ def memory_bytes() -> int:
 
 
 def main() -> None:
-    count = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
-    with workspace(None) as place, asyncio.Runner(loop_factory=BrokerLoop) as runner:
-        runner.run(run(str(place.root / "delays"), count))
+    with workspace(None) as place, place.directory() as directory:
+        print_tables(make_console(), run(str(directory), int(sys.argv[1]) if len(sys.argv) > 1 else FULL))
 
 
 if __name__ == "__main__":

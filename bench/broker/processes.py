@@ -66,10 +66,17 @@ class ServerProcess:
         return ticks / _TICKS_PER_SECOND
 
     def resident_bytes(self) -> int:
+        return self._memory_bytes("VmRSS:")
+
+    def anonymous_bytes(self) -> int:
+        """Without what it has mapped of files: that is the page cache's, and goes when others need it."""
+        return self._memory_bytes("RssAnon:")
+
+    def _memory_bytes(self, kind: str) -> int:
         total = 0
         for pid in self._pids():
             for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-                if line.startswith("VmRSS:"):
+                if line.startswith(kind):
                     total += int(line.split()[1]) * 1024
         return total
 

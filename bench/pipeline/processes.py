@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.pipeline.chaos import children
+from tests.pipeline.chaos_processes import children
 
 TICK = os.sysconf("SC_CLK_TCK")
 

@@ -154,8 +154,13 @@ class Works:
         self._number += 1
         self._write("millpond", self._pairs, COPIES, {"commit.name": "bench", "commit.number": str(self._number)})
 
+    def _anew(self, name: str) -> Path:
+        """A place for a query, with nothing left of one that failed."""
+        shutil.rmtree(self._folder / name, ignore_errors=True)
+        return self._folder / name
+
     def _to_parquet(self, engine: str) -> None:
-        out, checkpoint = self._folder / "out", self._folder / "checkpoint"
+        out, checkpoint = self._anew("out"), self._anew("checkpoint")
         source = self._spark.readStream.format(engine).options(**self._options(subscribe=PLAIN))
         writer = source.option("startingOffsets", "earliest").load().writeStream.format("parquet")
         writer = writer.option("checkpointLocation", str(checkpoint)).option("path", str(out))
@@ -167,7 +172,7 @@ class Works:
 
     def micro_batch_ms(self, engine: str) -> float:
         """The median time of small micro-batches, once the first ones are over."""
-        checkpoint = self._folder / "checkpoint"
+        checkpoint = self._anew("checkpoint")
         source = self._spark.readStream.format(engine).options(**self._options(subscribe=SMALL))
         source = source.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", str(SMALL_ROWS))
         writer = source.load().writeStream.format("noop").option("checkpointLocation", str(checkpoint))

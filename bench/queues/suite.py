@@ -10,10 +10,10 @@ from typing import Any
 
 from rich.console import Console
 
-from bench.broker.figures import Figure, combined
+from bench.broker.figures import Durability, Figure, combined
 from bench.broker.processes import OthersLoad
 from bench.broker.tables import print_figures
-from bench.measuring import Measurement
+from bench.measuring import Measurement, Row, Target
 from bench.queues import backlog
 from bench.queues.systems import PEERS, ours
 from bench.queues.trial import FULL, QUICK, SECTIONS, STAGES, Trial
@@ -36,7 +36,7 @@ def measure(console: Console, place: Workspace, *, quick: bool, peers: Sequence[
     missing |= {trial.name: trial.failure for trial in trials if trial.failure}
     figures = combined(rounds, SECTIONS)
     print_figures(console, figures, missing, SECTIONS)
-    rows = backlog.measure(place, messages=scale.backlog)
+    rows = [*_beside_rabbitmq(figures), *backlog.measure(place, messages=scale.backlog)]
     print_tables(console, rows)
     others_cores = load.cores()
     console.print(f"Others used {others_cores:.1f} cores of this machine meanwhile.")
@@ -48,6 +48,23 @@ def measure(console: Console, place: Workspace, *, quick: bool, peers: Sequence[
         "rows": [row.document() for row in rows],
         "not_here": missing,
     }
+
+
+def _beside_rabbitmq(figures: Sequence[Figure]) -> list[Row]:
+    """Messages a second, both on disk before they answer."""
+    return [
+        Row(
+            section="as many times the messages of RabbitMQ's quorum queue",
+            name=f"{each.section}, {each.workload}",
+            value=times,
+            unit="times",
+            target=Target("value", least=1.0),
+        )
+        for each in figures
+        if each.system == "RabbitMQ" and each.durability is Durability.SYNCED
+        for times in [each.times.get("group", {}).get("messages_per_s")]
+        if times is not None
+    ]
 
 
 def _rounds(console: Console, trials: Sequence[Trial], count: int) -> list[list[Figure]]:

@@ -8,10 +8,19 @@ import pytest
 from millpond.api.kafka.handlers import share_group_describe, share_group_heartbeat
 from millpond.api.kafka.served import SERVED
 from millpond.protocol.messages import incremental_alter_configs as configs
+from millpond.protocol.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestPartition,
+    AlterShareGroupOffsetsRequestTopic,
+)
 from millpond.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from millpond.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from millpond.protocol.messages.delete_groups import DeleteGroupsRequest
 from millpond.protocol.messages.describe_groups import DescribeGroupsRequest
+from millpond.protocol.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+)
 from millpond.protocol.messages.find_coordinator import FindCoordinatorRequest
 from millpond.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from millpond.protocol.messages.list_groups import ListGroupsRequest
@@ -81,6 +90,30 @@ def test_a_share_group_is_described_listed_and_deleted(peer: Peer, name: str) ->
     beat(peer, "g", "ana", -1)
     assert peer.ask(DeleteGroupsRequest(groups_names=["g"])).results[0].error_code == 0
     assert peer.ask(ShareGroupDescribeRequest(group_ids=["g"])).groups[0].error_code == 69
+
+
+def test_all_places_of_a_share_group_are_described_by_topic_and_partition(peer: Peer, name: str) -> None:
+    names = [f"{name}-b", f"{name}-a"]
+    for each in names:
+        create(peer, each, partitions=3)
+    moved = [
+        AlterShareGroupOffsetsRequestTopic(
+            topic_name=each,
+            partitions=[
+                AlterShareGroupOffsetsRequestPartition(partition_index=at, start_offset=at) for at in (2, 0, 1)
+            ],
+        )
+        for each in names
+    ]
+    answer = peer.ask(AlterShareGroupOffsetsRequest(group_id="g", topics=moved))
+    assert [part.error_code for topic in answer.responses for part in topic.partitions] == [0] * 6
+    asked = DescribeShareGroupOffsetsRequestGroup(group_id="g", topics=None)
+    (group,) = peer.ask(DescribeShareGroupOffsetsRequest(groups=[asked])).groups
+    assert group.error_code == 0
+    assert [
+        (topic.topic_name, [(part.partition_index, part.start_offset) for part in topic.partitions])
+        for topic in group.topics
+    ] == [(each, [(0, 0), (1, 1), (2, 2)]) for each in sorted(names)]
 
 
 def test_requests_of_other_kinds_do_not_find_it(peer: Peer, name: str) -> None:

@@ -1,10 +1,14 @@
 """Queue groups of one broker: leases, retries, dead letters, times to live, keys, priorities; over restarts."""
 
 import asyncio
+import struct
 from collections.abc import Sequence
+from unittest.mock import patch
 
 import pytest
+from crc32c import crc32c
 
+from millpond.broker.drivers import delays
 from millpond.broker.drivers.partition import Partition
 from millpond.broker.drivers.queue_partition import QueuePartition, Want
 from millpond.broker.node import Node
@@ -17,7 +21,16 @@ from millpond.core.metadata.controller import NewTopic, create_topics
 from millpond.core.metadata.decisions import Refused
 from millpond.model.errors import LeaseLost, NotLeader
 from millpond.model.ids import Offset, TimestampMs
-from millpond.protocol.records import Headers, NewRecord, Record, decode_batch, encode_batch, iter_batches
+from millpond.protocol.compression import Codec
+from millpond.protocol.records import (
+    HEADER_BYTES,
+    Headers,
+    NewRecord,
+    Record,
+    decode_batch,
+    encode_batch,
+    iter_batches,
+)
 from millpond.telemetry.exposition import Exposition
 from tests.broker.clusters import Machine, SimCluster
 from tests.broker.test_cluster import until
@@ -142,6 +155,7 @@ async def test_a_message_that_fails_too_often_is_buried_once_and_says_why(cluste
         assert letter.value == b"bad"
         assert dict(letter.headers) == {
             "kind": b"job",
+            "millpond-dead-origin": f"{TOPIC}/0/0".encode(),
             "millpond-dead-topic": TOPIC.encode(),
             "millpond-dead-partition": b"0",
             "millpond-dead-offset": b"0",
@@ -227,8 +241,73 @@ async def test_a_point_to_point_topic_forgets_what_all_its_groups_have_acknowled
         assert await node.queues.acknowledged_by_all(partition_of(node)) == 0
         queue = await queue_of(node, other)
         await queue.acknowledge([Verdict(0, 0, Outcome.ACCEPT)], holder="anna")
-        await until(lambda: partition_of(node).log.start_offset == 1, seconds=200)
+        await until(lambda: partition_of(node).log.start_offset == 1, seconds=10)
         assert values(await receive(node, group=other)) == [b"b", b"c"]
+
+    await machine.host.run(steps())
+
+
+@with_brokers(1, configs=FEW)
+async def test_a_point_to_point_topic_keeps_what_waits_for_its_time(cluster: SimCluster) -> None:
+    """Also where there is more than one round carries on."""
+    machine = cluster[1]
+
+    async def steps() -> None:
+        node = node_of(machine)
+        await make(node, topic=(("millpond.retention", "acked"), ("millpond.delay", "on")))
+        for text in "abc":
+            await send(node, *messages(text, headers=(("millpond-delay-ms", b"60000"),)))
+        await send(node, *messages("now"))
+        assert values(await receive(node)) == [b"now"]
+        await say(node, Outcome.ACCEPT, 3)
+        with patch.multiple(delays, CARRIES_PER_BATCH=1, CARRIED_BYTES_MAX=1):
+            await until(lambda: partition_of(node).log.start_offset > 0, seconds=40)
+        await asyncio.sleep(60)
+        assert values(await receive(node)) == [b"a", b"b", b"c"]
+
+    await machine.host.run(steps())
+
+
+@with_brokers(1, configs=FEW)
+async def test_a_batch_that_nobody_can_read_holds_up_no_letter(cluster: SimCluster) -> None:
+    machine = cluster[1]
+
+    async def steps() -> None:
+        node = node_of(machine)
+        await make(node)
+        unreadable = bytearray(encode_batch(messages("x" * 50), codec=Codec.GZIP))
+        unreadable[HEADER_BYTES:] = bytes(len(unreadable) - HEADER_BYTES)
+        struct.pack_into("!I", unreadable, 17, crc32c(unreadable[21:]))
+        partition = partition_of(node)
+        await partition.wait_visible(partition.append(unreadable))
+        await send(node, *messages("bad"))
+        queue = await queue_of(node)
+        queue.take(Want("anna", 10, 1 << 20, LOCK_MS))
+        await queue.keep()
+        await say(node, Outcome.REJECT, 0, 1)
+        await until(lambda: len(letters(node)) > 1)
+        assert [each.value for each in letters(node)] == [None, b"bad"]
+
+    await machine.host.run(steps())
+
+
+@with_brokers(1, configs=FEW)
+async def test_letters_wait_for_nothing_and_outlive_the_message(cluster: SimCluster) -> None:
+    """Of a message that was delayed, or came by a schedule: else its letter would, too, where that topic delays."""
+    machine = cluster[1]
+
+    async def steps() -> None:
+        node = node_of(machine)
+        await make(node, group={"share.delivery.count.limit": "1"}, topic=(("millpond.delay", "on"),))
+        asked = (("millpond-delay-ms", b"10"), ("millpond-ttl-ms", b"60000"))
+        await send(node, *messages("bad", headers=asked))
+        await asyncio.sleep(1)
+        ((record, _),) = await receive(node)
+        await say(node, Outcome.REJECT, record.offset)
+        await until(lambda: len(letters(node)) > 0)
+        headers = dict(letters(node)[0].headers)
+        assert not headers.keys() & {"millpond-delay-ms", "millpond-ttl-ms"}
+        assert headers["millpond-dead-ttl-ms"] == b"60000"
 
     await machine.host.run(steps())
 

@@ -2,14 +2,18 @@
 while their partitions move from broker to broker: nothing is lost, nothing comes twice, and committed offsets survive.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
+import pyarrow as pa
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.cimpl import NewTopic
 
 from millpond.model.ids import TopicPartition as At
+from millpond.pipeline.options import write_options
+from millpond.pipeline.sink import write_all
+from millpond.pipeline.tokens import Commit
 from tests.interop.aiokafka_traffic import AioReader, AioStream
 from tests.interop.cluster_processes import ClusterProcesses
 from tests.interop.confluent import new_admin, new_consumer
@@ -20,6 +24,7 @@ from tests.interop.java_traffic import JavaReader, JavaStream
 from tests.interop.movements import move
 from tests.interop.test_java_groups import BOTH
 from tests.interop.traffic import PROTOCOLS, Reader, Stream, check_log
+from tests.pipeline.topics import everything
 
 pytestmark = pytest.mark.slow
 PARTITIONS = 3
@@ -195,3 +200,34 @@ def test_java_clients_go_on_without_a_loss_or_a_duplicate(
         return JavaStream(cluster_java, topic, partitions=PARTITIONS), readers
 
     check_through(fault, cluster, begin)
+
+
+class TaskDied(Exception):
+    """In the place of a kill of Spark's worker."""
+
+
+def test_what_spark_writes_is_there_once_though_its_task_and_the_leader_die(cluster: ClusterProcesses) -> None:
+    """Half of a commit is written when both die; the next try sends the same numbers, and another leader knows them."""
+    cluster.wait_healthy()
+    topic = new_topic(cluster, partitions=1)
+    given = {"bootstrap.servers": cluster.address, "topic": topic, "kafka.batch.size": "500"}
+    options = write_options(given | {"commit.name": "a query"}, is_stream=False)
+
+    def rows(commit: int, *, until: int = 100) -> Iterator[pa.RecordBatch]:
+        for start in range(0, until, 10):
+            values = [b"commit %d, row %d" % (commit, number) for number in range(start, start + 10)]
+            yield pa.record_batch({"value": pa.array(values, pa.binary())})
+        if until < 100:
+            raise TaskDied
+
+    write_all(options, Commit("a query", 0), rows(0))
+    with pytest.raises(TaskDied):
+        write_all(options, Commit("a query", 1), rows(1, until=60))
+    victim = cluster.leader_of(topic)
+    victim.kill()
+    write_all(options, Commit("a query", 1), rows(1))
+    write_all(options, Commit("a query", 1), rows(1))
+    victim.start()
+    cluster.wait_healthy()
+    found = [each.value for each in everything(cluster.address, topic)]
+    assert found == [b"commit %d, row %d" % (commit, number) for commit in (0, 1) for number in range(100)]

@@ -1,195 +1,294 @@
 """`make pipeline-chaos`: the metrics pipeline under kill -9, and what it comes to compared with the truth.
 
-Metrics come in all the while. Drivers, their JVMs, their Python workers and the broker are killed at random points; who
-is dead is started again. At the end tables and topics are what plain Python makes of the messages, to the row.
+Metrics come in all the while. Drivers, their JVMs, their Python workers and the broker are killed: at the worst places
+of a micro-batch (chaos_aims.py), while they start, and anywhere. Who is dead is started again. At the end tables and
+topics are what plain Python makes of the messages, to the row and to the sum.
 
-Ends by itself: after so many kills, or when its time is over, which is a failure.
+A seed gives the same messages and the same plan of kills; when exactly each lands is up to the machine.
+Ends by itself: 0 where all is right, 1 where something is wrong, or the time is over.
 """
 
 import argparse
-import os
+import asyncio
 import random
 import signal
-import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections import Counter
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from millpond.cli.pipeline_generate import GeneratePlan, generate_metrics
-from millpond.cli.pipeline_run import quiet_session
+from millpond.client import Admin, Producer
+from millpond.pipeline.generating import Load, arrivals
 from millpond.pipeline.metrics_job import MetricsSettings
-from tests.cli.broker_process import BrokerProcess
-from tests.pipeline.metrics_model import compare
+from tests.cli.broker_process import command
+from tests.pipeline.chaos_aims import AIMS, STARTING, Folders, Strike, ingested, landed, loose, schedule
+from tests.pipeline.chaos_processes import DEATH_SECONDS_MAX, Broker, Driver, wait_until
+from tests.pipeline.metrics_model import Truth, compare
 
 TOPIC = "metrics.inbound"
-VICTIMS = ("driver", "driver", "jvm", "worker", "broker")
-LONG_SECONDS = 120.0
-BATCHES_PER_KILL = 4
+PARTITIONS = 4
+START_MS = 1_700_002_200_000
+"""Ten minutes before an hour is over, so that windows of every width close on the way."""
+PER_SECOND = 500
+PATIENCE_SECONDS = 300.0
+"""For what a strike waits for; then it strikes anyway, so that it ends."""
+FIRST_SHARE = 0.4
+"""Of the messages, before the first kill; the others come kill by kill."""
+BATCHES_PER_KILL = 2
+TRIES = 3
+BROKERS = ("broker", "broker twice")
+WORKER_SECONDS_MAX = 10.0
 
 
+@dataclass(slots=True)
+class Landed:
+    strike: Strike
+    where: str
+    was_seen: bool
+    """What it waited for came to pass."""
+
+
+class Over(Exception):
+    """Nobody wants more messages."""
+
+
+class Sending(threading.Thread):
+    """All messages of a load, in their order, as far as they are allowed."""
+
+    def __init__(self, bootstrap: str, load: Load) -> None:
+        super().__init__(daemon=True)
+        self._address = bootstrap
+        self._load = load
+        self._allowed = threading.Condition()
+        self._until = 0
+        self._is_over = False
+        self.sent = 0
+        self.failure: BaseException | None = None
+
+    def allow(self, share: float) -> None:
+        with self._allowed:
+            self._until = max(self._until, round(self._load.messages * share))
+            self._allowed.notify()
+
+    def run(self) -> None:
+        try:
+            asyncio.run(self._send())
+        except BaseException as error:
+            self.failure = error
+
+    async def _send(self) -> None:
+        async with Admin(self._address) as admin:
+            await admin.create_topic(TOPIC, partitions=PARTITIONS, configs={"retention.ms": "-1"})
+        async with Producer(self._address, compression="lz4") as producer:
+            for at_ms, keys, values in arrivals(self._load):
+                await asyncio.to_thread(self._wait)
+                await producer.send_many(TOPIC, values, keys=keys, timestamp=at_ms)
+                self.sent += len(values)
+
+    def _wait(self) -> None:
+        with self._allowed:
+            self._allowed.wait_for(lambda: self.sent < self._until or self._is_over)
+            if self._is_over:
+                raise Over
+
+    def end(self) -> None:
+        """Or who waits would be waited for."""
+        with self._allowed:
+            self._is_over = True
+            self._allowed.notify()
+
+    def wait_sent(self, share: float, seconds_max: float) -> None:
+        wanted = round(self._load.messages * share)
+        wait_until(lambda: self.sent >= wanted or self.failure is not None, seconds_max)
+        if self.failure is not None:
+            raise self.failure
+        assert self.sent >= wanted, f"only {self.sent} messages were sent in time"
+
+
+@dataclass(slots=True)
 class Chaos:
-    def __init__(self, folder: Path, rng: random.Random, *, seconds_max: float, offsets_max: int) -> None:
-        self._folder = folder
-        self._rng = rng
-        self._offsets_max = offsets_max
-        self._until = time.monotonic() + seconds_max
-        self._broker = BrokerProcess(folder / "broker", "--http", "off")
-        self.bootstrap = self._broker.bootstrap
-        self._driver: subprocess.Popen[bytes] | None = None
-        self.killed: dict[str, int] = dict.fromkeys(VICTIMS, 0)
-        self.starts = 0
+    at: Folders
+    broker: Broker
+    driver: Driver
+    sending: Sending
+    rng: random.Random
+    offsets_max: int
+    started: float
+    seconds_max: float
+    landed: list[Landed] = field(default_factory=list)
 
-    def close(self) -> None:
-        self._end_driver()
-        self._broker.kill()
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self.started
 
-    # Those who live and die
+    @property
+    def left(self) -> float:
+        left = self.seconds_max - self.seconds
+        assert left > 0, f"its {self.seconds_max:.0f} seconds are over"
+        return left
 
-    def start_driver(self, *more: str) -> "subprocess.Popen[bytes]":
-        self.starts += 1
-        given = ("--bootstrap", self.bootstrap, "--folder", str(self._folder / "metrics"), "--master", "local[2]")
-        with (self._folder / "driver.log").open("ab") as log:
-            self._driver = subprocess.Popen(
-                [sys.executable, "-m", "millpond.cli", "pipeline", "run", "metrics", *given, *more],
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        return self._driver
+    def say(self, text: str) -> None:
+        sys.stdout.write(f"{self.seconds:5.0f} s  {text}\n")
+        sys.stdout.flush()
 
-    def _end_driver(self) -> None:
-        if self._driver is not None and self._driver.poll() is None:
-            os.killpg(self._driver.pid, signal.SIGKILL)
-            self._driver.wait()
+    def strike(self, number: int, strike: Strike) -> None:
+        """Waits for its moment, kills, and waits until whoever does not survive that is dead."""
+        seen = self._wait_for(strike)
+        time.sleep(strike.seconds)
+        where = self._kill(strike.victim)
+        self.landed.append(Landed(strike, where, seen))
+        self.say(
+            f"kill {number}: {strike.victim}, aimed at: {strike.aim}{'' if seen else ' (which did not come)'}; "
+            f"landed {where}. {ingested(self.at):,} of {self.sending.sent:,} messages are in"
+        )
 
-    def kill_one(self) -> None:
-        if self._driver is None or self._driver.poll() is not None:
-            self.start_driver("--every", "0", "--max-offsets", str(self._offsets_max))
-        if self._rng.random() < 0.7:
-            commits = self._commits()
-            self._wait(lambda: self._commits() > commits or self._is_dead())
-        else:
-            time.sleep(self._rng.uniform(0, 20))
-        time.sleep(self._rng.uniform(0, 3))
-        victim = self._rng.choice(VICTIMS)
-        if self._is_dead() or not self._kill(victim):
-            return  # what was killed before has ended it
-        self.killed[victim] += 1
-        say(f"{sum(self.killed.values())}: killed {victim} after {self._commits()} commits")
-
-    def _kill(self, victim: str) -> bool:
-        assert self._driver is not None
-        if victim == "broker":
-            self._broker.kill()
-            time.sleep(self._rng.uniform(0, 3))
-            self._broker = BrokerProcess(self._folder / "broker", "--http", "off", kafka=self.bootstrap)
+    def _wait_for(self, strike: Strike) -> bool:
+        """Whether it came to pass."""
+        if strike.aim == STARTING:
+            self.driver.end()
+        self._keep_driving()
+        if strike.aim not in AIMS:
             return True
-        jvms = children(self._driver.pid)
-        daemons = [each for jvm in jvms for each in children(jvm)]
-        found = {
-            "driver": [self._driver.pid],
-            "jvm": jvms,
-            "worker": [each for daemon in daemons for each in children(daemon)],
-        }[victim]
-        if not found:
-            return False
-        os.kill(self._rng.choice(found), signal.SIGKILL)
-        if victim == "driver":
-            self._driver.wait()
-        return True
+        look = AIMS[strike.aim]
+        before = look(self.at)
+        until = time.monotonic() + PATIENCE_SECONDS
+        while (left := min(until - time.monotonic(), self.left)) > 0:
+            wait_until(lambda: look(self.at) != before or self.driver.is_dead, left)
+            if look(self.at) != before:
+                return True
+            self._keep_driving()
+        return False
 
-    def _is_dead(self) -> bool:
-        return self._driver is not None and self._driver.poll() is not None
+    def _keep_driving(self) -> None:
+        """Whoever lost a worker, or the broker for long, may have ended by itself."""
+        if self.driver.is_dead:
+            self.driver.start("--every", "0", "--max-offsets", str(self.offsets_max), is_short=True)
 
-    def _commits(self) -> int:
-        log = self._folder / "metrics" / "facts" / "_delta_log"
-        return len(list(log.glob("*.json"))) if log.is_dir() else 0
+    def _kill(self, victim: str) -> str:
+        """Where it landed."""
+        if victim in BROKERS:
+            self.broker.kill()
+            where = landed(self.at)
+            self._bring_back(twice=victim == "broker twice")
+            return where
+        whom = "driver" if victim == "broker and driver" else victim
+        if not self.driver.kill(whom, self.rng):
+            self.driver.kill("all of it", self.rng)
+        if victim == "broker and driver":
+            self.broker.kill()
+        if self.driver.wait(WORKER_SECONDS_MAX if victim == "worker" else DEATH_SECONDS_MAX) is None:
+            # A worker that had nothing to do is replaced, and nobody minds.
+            assert victim == "worker", f"a driver goes on without its {victim}"
+        where = landed(self.at)
+        if victim == "broker and driver":
+            self._bring_back(twice=True)
+        return where
 
-    def _wait(self, holds: Callable[[], bool]) -> None:
-        """Or long enough: where all is done there is nothing to wait for, and killing goes on."""
-        until = time.monotonic() + LONG_SECONDS
-        while not holds() and time.monotonic() < until:
-            assert time.monotonic() < self._until, "its time is over"
-            time.sleep(0.05)
+    def _bring_back(self, *, twice: bool) -> None:
+        time.sleep(self.rng.uniform(0, 2))
+        if twice:
+            self.broker.launch()
+            time.sleep(self.rng.uniform(0.2, 1.5))
+            self.broker.kill()
+        self.broker.start()
 
     def finish(self) -> None:
         """Nobody is killed any more: the last run comes to the end."""
-        self._end_driver()
-        for _ in range(3):
-            driver = self.start_driver("--once", "--close-windows")
-            code = driver.wait(timeout=max(1.0, self._until - time.monotonic()))
+        self.sending.allow(1)
+        self.sending.wait_sent(1, self.left)
+        self.driver.end()
+        self.say("all messages are sent; the last run goes to the end")
+        for _ in range(TRIES):
+            self.driver.start("--once", "--close-windows")
+            code = self.driver.wait(self.left)
             if code == 0:
                 return
-        raise AssertionError((self._folder / "driver.log").read_text()[-3000:])
+            self.say(f"it ended with {code}: {self.driver.log.read_text()[-500:]}")
+        raise AssertionError("the pipeline does not come to its end")
 
-
-def say(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
-
-
-def children(pid: int) -> list[int]:
-    """Whichever of its threads they are of."""
-    found: list[int] = []
-    for path in Path(f"/proc/{pid}/task").glob("*/children"):
-        with suppress(OSError):
-            found += map(int, path.read_text().split())
-    return found
+    def close(self) -> None:
+        self.sending.end()
+        self.driver.end()
+        self.broker.kill()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--messages", type=int, default=1_000_000)
     parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--minutes", type=float, default=60)
+    parser.add_argument("--minutes", type=float, default=30)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
     given = parser.parse_args()
-    say(f"seed {given.seed}")
-    rng = random.Random(given.seed)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # and not without ending what was started
     with tempfile.TemporaryDirectory(prefix="millpond-pipeline-chaos-") as made:
-        offsets_max = max(1, given.messages // given.kills // BATCHES_PER_KILL)
-        chaos = Chaos(Path(made), rng, seconds_max=given.minutes * 60, offsets_max=offsets_max)
+        folder = Path(made)
+        broker = Broker(folder / "broker")
+        where = ("--bootstrap", broker.bootstrap, "--folder", str(folder / "metrics"), "--master", "local[2]")
+        driver = Driver(command("pipeline", "run", "metrics", *where), folder / "driver.log")
+        load = Load(messages=given.messages, start_ms=START_MS, per_second=PER_SECOND, seed=given.seed)
+        chaos = Chaos(
+            Folders(folder / "metrics", folder / "broker"),
+            broker,
+            driver,
+            Sending(broker.bootstrap, load),
+            random.Random(given.seed),
+            offsets_max=max(1, given.messages // given.kills // BATCHES_PER_KILL),
+            started=time.monotonic(),
+            seconds_max=given.minutes * 60,
+        )
+        chaos.say(f"seed {given.seed}: {given.messages:,} messages, {given.kills} kills")
         try:
-            run(chaos, Path(made), given.messages, given.kills, given.seed)
+            run(chaos, given.kills)
+        except AssertionError as error:
+            chaos.say(f"WRONG: {str(error)[:2000]}")
+            sys.stdout.write(f"{driver.log.read_text()[-2000:]}\nagain, the same plan: --seed {given.seed}\n")
+            sys.exit(1)
         finally:
             chaos.close()
 
 
-def run(chaos: Chaos, folder: Path, messages: int, kills: int, seed: int) -> None:
-    def load(count: int, rate: int | None, number: int) -> GeneratePlan:
-        return GeneratePlan(
-            messages=count, rate=rate, clients=50, faults=(0.05, 0.02, 0.01), seed=seed + number, topic=TOPIC
-        )
-
-    failures: list[BaseException] = []
-
-    def go_on_sending() -> None:
-        try:
-            generate_metrics(chaos.bootstrap, load(messages - first, max(1, (messages - first) // (10 * kills)), 1))
-        except BaseException as error:
-            failures.append(error)
-
-    first = messages // 2
-    generate_metrics(chaos.bootstrap, load(first, None, 0))
-    sending = threading.Thread(target=go_on_sending, daemon=True)
-    sending.start()
-    while sum(chaos.killed.values()) < kills:
-        chaos.kill_one()
-    sending.join()
-    assert not failures, failures
+def run(chaos: Chaos, kills: int) -> None:
+    chaos.broker.start()
+    chaos.sending.start()
+    chaos.sending.allow(FIRST_SHARE)
+    chaos.sending.wait_sent(FIRST_SHARE, chaos.left)
+    chaos.say(f"{chaos.sending.sent:,} messages are sent; the others come kill by kill")
+    for number, strike in enumerate(schedule(chaos.rng, kills), 1):
+        chaos.sending.allow(FIRST_SHARE + (1 - FIRST_SHARE) * number / kills)
+        chaos.strike(number, strike)
     chaos.finish()
-    settings = MetricsSettings(bootstrap=chaos.bootstrap, folder=folder / "metrics")
-    with quiet_session("local[2]", folder) as spark:
-        truth = compare(spark, settings)
-    late = sum(truth.facts.values())
-    say(
-        f"{truth.ingested} messages, {len(truth.dead)} dead letters, {len(truth.facts)} facts, {late} late, "
-        f"{len(truth.rollups())} roll-ups: all as they should be, after {chaos.killed} kills and {chaos.starts} starts"
-    )
+    chaos.say("comparing tables and topics with what plain Python makes of the messages")
+    truth = compare(MetricsSettings(bootstrap=chaos.broker.bootstrap, folder=chaos.at.job))
+    show(chaos, truth)
+
+
+def show(chaos: Chaos, truth: Truth) -> None:
+    rollups = len(truth.rollups())
+    rows: list[tuple[str, object, str]] = [
+        ("messages", truth.ingested, "all read, each once"),
+        ("dead letters", len(truth.dead), "the same as in the model, each once"),
+        ("duplicates", truth.ingested - len(truth.dead) - len(truth.facts), "left out"),
+        ("facts", len(truth.facts), f"to the row; {sum(truth.facts.values())} of them late"),
+        ("roll-ups", rollups, "stored, to the sum"),
+        ("published", rollups, "none missing, none twice"),
+        ("kills", len(chaos.landed), _counted(Counter(each.strike.victim for each in chaos.landed))),
+        ("landed", "", _counted(Counter(_kind(each.where) for each in chaos.landed))),
+        ("driver starts", chaos.driver.starts, f"{loose(chaos.at)} files were written and not committed"),
+    ]
+    for name, count, text in rows:
+        sys.stdout.write(f"  {name:14}{count:>11}  {text}\n")
+    chaos.say("all as it should be")
+
+
+def _kind(where: str) -> str:
+    return where.partition(", ")[2] or where
+
+
+def _counted(found: Counter[str]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in found.most_common())
 
 
 if __name__ == "__main__":

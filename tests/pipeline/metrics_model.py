@@ -2,17 +2,19 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC
 from typing import Any
 
 import numpy as np
-from pyspark.sql import SparkSession
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from millpond.client import Message
+from millpond.pipeline import metrics
 from millpond.pipeline.metrics import AHEAD_SECONDS_MAX, RESOLUTIONS_MS
-from millpond.pipeline.metrics_job import MetricsJob, MetricsSettings
+from millpond.pipeline.metrics_job import MetricsSettings, Progress
+from millpond.pipeline.table import Table
 from tests.pipeline.topics import everything
 
 Fact = tuple[str, str, int, float, str]
@@ -67,42 +69,91 @@ def _metric(message: Message) -> Fact | None:
     return client, metric, time, float(value), json.dumps(said.get("tags") or {}, sort_keys=True)
 
 
-def compare(spark: SparkSession, settings: MetricsSettings) -> Truth:
-    """Tables and topics with the truth, to the row; returns it."""
+def _is_object(value: bytes) -> bool:
+    """What can be read, and only means nothing, is sent on as the fields that are known."""
+    try:
+        return isinstance(json.loads(value), dict)
+    except ValueError:
+        return False
+
+
+def compare(settings: MetricsSettings) -> Truth:
+    """Tables and topics with the truth, to the row and to the sum; returns it. Without Spark: files are files."""
     expected = truth(everything(settings.bootstrap, settings.topic), lateness_seconds=settings.lateness_seconds)
-    job = MetricsJob(spark, settings)
-    progress = job.progress()
-    rows = job.facts.read(spark).collect()
-    found = {
-        (row.client_id, row.metric, _moment(row.time), row.value, json.dumps(row.tags or {}, sort_keys=True)): row.late
-        for row in rows
-    }
-    assert len(found) == len(rows)
-    assert found == expected.facts
-    dead = everything(settings.bootstrap, settings.dead_letters)
-    assert sorted((each.key or b"").decode() for each in dead) == sorted(expected.dead)
-    assert all(dict(each.headers)["reason"] for each in dead)
+    facts, rollups = tables(settings)
+    found = list(_stored_facts(facts))
+    by_fact = dict(found)
+    assert len(by_fact) == len(found), f"{len(found) - len(by_fact)} facts are there more than once"
+    assert by_fact == expected.facts, _difference(by_fact, expected.facts)
+    dead = everything(settings.bootstrap, settings.dead_letters) if expected.dead else []
+    letters = sorted((each.key or b"").decode() for each in dead)
+    assert letters == sorted(expected.dead), f"{len(letters)} dead letters, and {len(expected.dead)} in the model"
+    for each in dead:
+        headers, came = dict(each.headers), expected.dead[(each.key or b"").decode()]
+        assert headers["reason"]
+        assert headers["source"] == each.key
+        assert each.value == came or _is_object(came), f"dead letter {each.key!r} is not what came: {each.value!r}"
+    progress = Progress(**facts.state.note)
     assert (progress.ingested, progress.dead, progress.facts, progress.late) == (
         expected.ingested, len(expected.dead), len(expected.facts), sum(expected.facts.values()),
-    )  # fmt: skip
-    stored = [tuple(row.asDict()[name] for name in SUMMARY) for row in job.rollups.read(spark).collect()]
+    ), progress  # fmt: skip
+    windows = expected.rollups()
     published = [json.loads(each.value or b"") for each in everything(settings.bootstrap, settings.rollups)]
-    _compare_rollups([(*row[:3], _moment(row[3]), *row[4:]) for row in stored], expected)
-    _compare_rollups([tuple(each[name] for name in SUMMARY) for each in published], expected)
+    _compare_rollups("stored", _stored_rollups(rollups), windows)
+    _compare_rollups("published", (tuple(each[name] for name in SUMMARY) for each in published), windows)
     return expected
 
 
 SUMMARY = ("client_id", "metric", "resolution", "time", "count", "sum", "min", "max", "avg", "p50", "p95", "p99")
 
 
-def _moment(time: Any) -> int:  # noqa: ANN401 - a time that Spark gives without its zone
-    return int(time.astimezone(UTC).timestamp() * 1000 + 0.5)
+def tables(settings: MetricsSettings) -> tuple[Table, Table]:
+    """Of facts, and of roll-ups."""
+    return (
+        Table(settings.folder / "facts", metrics.FACT, partitioned_by="date"),
+        Table(settings.folder / "rollups", metrics.ROLLUP, partitioned_by="resolution"),
+    )
 
 
-def _compare_rollups(found: list[tuple[Any, ...]], expected: Truth) -> None:
-    by_window = {row[:4]: row[4:] for row in found}
-    assert len(by_window) == len(found), "a window is there twice"
-    wanted = expected.rollups()
-    assert by_window.keys() == wanted.keys()
+def _columns(table: Table, *names: str) -> Iterator[tuple[Mapping[str, str], Iterator[tuple[Any, ...]]]]:
+    """Of each file of a table: what its folder says, and its rows; times in milliseconds."""
+    for file in table.state.files.values():
+        found = pq.read_table(table.folder / file.path, columns=list(names), partitioning=None)
+        columns = []
+        for name in names:
+            column = found[name]
+            is_time = pa.types.is_timestamp(column.type)
+            columns.append(column.cast(pa.timestamp("ms", "UTC")).cast(pa.int64()) if is_time else column)
+        yield file.partition, zip(*(each.to_pylist() for each in columns), strict=True)
+
+
+def _stored_facts(table: Table) -> Iterator[tuple[Fact, bool]]:
+    for _, rows in _columns(table, "client_id", "metric", "time", "value", "tags", "late"):
+        for client, metric, time, value, tags, late in rows:
+            yield (client, metric, time, value, json.dumps(dict(tags or ()), sort_keys=True)), late
+
+
+def _stored_rollups(table: Table) -> Iterator[tuple[Any, ...]]:
+    for partition, rows in _columns(table, *(name for name in SUMMARY if name != "resolution")):
+        for row in rows:
+            yield (*row[:2], partition["resolution"], *row[2:])
+
+
+def _difference(found: Mapping[Any, Any], wanted: Mapping[Any, Any]) -> str:
+    missing, more = wanted.keys() - found.keys(), found.keys() - wanted.keys()
+    other = [each for each in wanted.keys() & found.keys() if wanted[each] != found[each]]
+    return (
+        f"{len(missing)} are missing, such as {sorted(missing)[:2]}; {len(more)} are too many, such as "
+        f"{sorted(more)[:2]}; {len(other)} are otherwise, such as {sorted(other)[:2]}"
+    )
+
+
+def _compare_rollups(where: str, found: Iterable[tuple[Any, ...]], wanted: Mapping[Window, tuple[float, ...]]) -> None:
+    rows = list(found)
+    by_window = {row[:4]: row[4:] for row in rows}
+    assert len(by_window) == len(rows), f"{where}: {len(rows) - len(by_window)} windows are there more than once"
+    assert by_window.keys() == wanted.keys(), f"{where}: {_difference(dict.fromkeys(by_window), dict.fromkeys(wanted))}"
     for window, summary in by_window.items():
-        assert np.allclose(summary, wanted[window]), window
+        right = wanted[window]
+        assert summary[0] == right[0], f"{where}: {window} counts {summary[0]}, and it is {right[0]}"
+        assert np.allclose(summary, right, rtol=1e-9, atol=0), f"{where}: {window} is {summary}, and not {right}"

@@ -1,7 +1,7 @@
 """A Spark cluster on this machine: a master and two workers, as pip brings them, and a driver that uses them.
 
-`python -m tests.pipeline.standalone MASTER BOOTSTRAP FOLDER` is the driver: it runs the metrics pipeline, compares what
-comes of it with the truth, and prints where its tasks ran and which code they had.
+`python -m tests.pipeline.standalone MASTER BOOTSTRAP FOLDER` is the driver: it does what the metrics pipeline does,
+compares what comes of it with the truth, and prints where its tasks ran and which code they had.
 """
 
 import json
@@ -23,6 +23,7 @@ import millpond
 from millpond.pipeline.metrics_job import MetricsJob, MetricsSettings
 from millpond.pipeline.session import session
 from tests.pipeline.metrics_model import compare
+from tests.pipeline.one_batch import take_in
 
 WORKERS = 2
 CLASSES = "org.apache.spark.deploy"
@@ -34,6 +35,7 @@ class Standalone:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._processes: list[subprocess.Popen[str]] = []
+        self._drains: list[threading.Thread] = []
         self._environment = os.environ | {
             "SPARK_HOME": str(Path(pyspark.__file__).parent),
             "SPARK_LOCAL_IP": "127.0.0.1",
@@ -73,7 +75,8 @@ class Standalone:
         for line in process.stderr:
             lines.append(line)
             if found := re.search(until, line):
-                threading.Thread(target=process.stderr.read, daemon=True).start()
+                self._drains.append(threading.Thread(target=process.stderr.read, daemon=True))
+                self._drains[-1].start()
                 return found[1]
         raise AssertionError("".join(lines))
 
@@ -95,6 +98,11 @@ class Standalone:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+        for drain in self._drains:
+            drain.join()
+        for process in self._processes:
+            assert process.stderr is not None
+            process.stderr.close()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -141,7 +149,7 @@ def main(master: str, bootstrap: str, folder: str) -> None:
     try:
         settings = settings_of(bootstrap, Path(folder))
         job = MetricsJob(spark, settings)
-        job.start().awaitTermination()
+        take_in(spark, job)
         job.close_windows()
         truth = compare(spark, settings)
         found = {"tasks": where_tasks_run(spark), "ingested": truth.ingested, "facts": len(truth.facts)}

@@ -91,7 +91,7 @@ def test_tables_and_topics_are_what_the_messages_come_to(
             job.close_windows()
         job = MetricsJob(spark, settings)
     job.close_windows()
-    expected = compare(spark, settings)
+    expected = compare(settings)
     assert expected.dead
     assert any(expected.facts.values())
     assert expected.ingested > len(expected.facts) + len(expected.dead)

@@ -57,7 +57,7 @@ def test_a_trigger_that_wants_everything_is_not_limited(broker: InProcessBroker)
     send(broker, "everything", range(50))
     stream = reader(broker, "everything", maxOffsetsPerTrigger="30")
     assert stream.getDefaultReadLimit() == ReadMaxRows(30)
-    assert stream.latestOffset(stream.initialOffset(), ReadAllAvailable()) == {"everything": {"0": 50}}
+    assert stream.latestOffset(stream.initialOffset(), ReadAllAvailable())["everything"] == {"0": 50}
     stream.stop()
 
 
@@ -68,7 +68,7 @@ def test_available_now_ends_where_it_began_to(broker: InProcessBroker) -> None:
     place = stream.initialOffset()
     stream.prepareForTriggerAvailableNow()
     send(broker, "now", range(20, 40))
-    assert stream.latestOffset(place, ReadAllAvailable()) == {"now": {"0": 20}}
+    assert stream.latestOffset(place, ReadAllAvailable())["now"] == {"0": 20}
     stream.stop()
 
 
@@ -89,7 +89,49 @@ def test_a_topic_that_was_made_anew_is_a_loss(broker: InProcessBroker, available
             with pytest.raises(OffsetOutOfRange, match="was read up to offset 30, and now ends at 0"):
                 stream.latestOffset(place, ReadAllAvailable())
         else:
-            assert stream.latestOffset(place, ReadAllAvailable()) == place
+            assert stream.latestOffset(place, ReadAllAvailable())[name] == place[name]
+        stream.stop()
+
+
+def test_a_topic_that_was_made_anew_and_is_longer_by_now_is_another_one(broker: InProcessBroker) -> None:
+    """Its offsets say nothing: reading on from the old place would miss its first messages without a word."""
+    broker.create_topic("longer")
+    send(broker, "longer", range(5))
+    stream = reader(broker, "longer")
+    place = stream.latestOffset(stream.initialOffset(), ReadAllAvailable())
+    stream.stop()
+    with Admin(broker.bootstrap) as admin:
+        admin.delete_topic("longer")
+        admin.create_topic("longer", partitions=1)
+    send(broker, "longer", range(100, 120))
+    stream = reader(broker, "longer")
+    with pytest.raises(OffsetOutOfRange, match="topic longer was deleted and made anew since it was read"):
+        stream.latestOffset(place, ReadAllAvailable())
+    stream.stop()
+    stream = reader(broker, "longer", failOnDataLoss="false", maxOffsetsPerTrigger="15")
+    found = []
+    while (end := stream.latestOffset(place, stream.getDefaultReadLimit())) != place:
+        found += [number for each in stream.partitions(place, end) for number in values(stream.read(each))]
+        place = end
+    stream.stop()
+    assert found == list(range(100, 120))
+
+
+def test_a_limit_in_bytes_does_not_hide_what_is_lost(broker: InProcessBroker) -> None:
+    """The sample that it is judged by is taken where the stream is, and that may be gone."""
+    broker.create_topic("sampled")
+    send(broker, "sampled", range(20))
+    with Admin(broker.bootstrap) as admin:
+        admin.delete_records({TopicPartition("sampled", 0): 10})
+    for fails in ("true", "false"):
+        stream = reader(broker, "sampled", maxBytesPerTrigger="100000", failOnDataLoss=fails)
+        end = stream.latestOffset({"sampled": {"0": 5}}, stream.getDefaultReadLimit())
+        (part,) = stream.partitions({"sampled": {"0": 5}}, end)
+        if fails == "true":
+            with pytest.raises(OffsetOutOfRange, match="the messages from offset 5 to 9 are gone"):
+                values(stream.read(part))
+        else:
+            assert values(stream.read(part)) == list(range(10, 20))
         stream.stop()
 
 

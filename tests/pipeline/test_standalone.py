@@ -1,5 +1,9 @@
-"""The metrics pipeline on a Spark cluster of a master and two workers, with the package sent to them."""
+"""The metrics pipeline on a Spark cluster of a master and two workers, with the package sent to them.
 
+Six JVMs on one machine take their time, so this is not part of every run: `make pipeline-cluster`.
+"""
+
+import os
 from pathlib import Path
 
 import pytest
@@ -14,6 +18,7 @@ from tests.pipeline.test_metrics import PARTITIONS, START_MS, send
 
 
 @pytest.mark.slow
+@pytest.mark.skipif("MILLPOND_SPARK_CLUSTER" not in os.environ, reason="starts six JVMs: make pipeline-cluster")
 def test_a_cluster_comes_to_the_same_and_runs_the_drivers_code(broker: InProcessBroker, tmp_path: Path) -> None:
     try:
         find_java()

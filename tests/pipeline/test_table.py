@@ -147,3 +147,10 @@ def test_files_are_removed_when_nobody_reads_them_any_more(tmp_path: Path) -> No
     assert gone[1].exists()
     assert current.vacuum(keep_ms=1_000) == sorted([gone[1], kept[1]])
     assert [path.exists() for path in kept] == [True, False, True]
+
+
+def test_a_commit_that_is_damaged_is_named(tmp_path: Path) -> None:
+    table(tmp_path).commit("a", 0, added=[], note={})
+    (tmp_path / "_delta_log" / f"{1:020}.json").write_text("half of a li")
+    with pytest.raises(InvalidSetting, match=r"0001.json is damaged: it is no commit of a table. Put it back"):
+        table(tmp_path)

@@ -6,22 +6,37 @@ import random
 import sys
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import fields
+from dataclasses import asdict
+from typing import Final
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from tests.simulation import queue_world, replicated_world
+from tests.simulation import delay_world, queue_world, replicated_world
 from tests.simulation.power_cuts import CYCLES_PER_SEED, Outcome, run_seed
 
 console = Console(highlight=False)
 LINE_SECONDS = 10.0
 """Between two lines of progress, in the night."""
-WORLDS: dict[str, Callable[[int], replicated_world.Outcome]] = {
+WORLDS: dict[str, Callable[[int], replicated_world.Outcome | delay_world.Outcome]] = {
     "cluster": replicated_world.run_seed,
     "queue": queue_world.run_seed,
+    "delays": delay_world.run_seed,
 }
+TOLD: Final = {
+    "lives": "lives ended",
+    "power_cuts": "by power cuts",
+    "elections": "leader epochs",
+    "Acknowledged": "batches",
+    "CommitEnded": "commits",
+    "Heard": "verdicts on messages answered",
+    "sent": "delayed messages sent",
+    "delivered": "delivered",
+    "cancelled": "cancelled",
+}
+"""Of what is counted in a world, what is worth a word."""
 
 
 def main() -> int:
@@ -67,7 +82,7 @@ def power_cuts(seeds: range) -> int:
 
 def clusters(world: str, seeds: Iterable[int], *, until: float = float("inf")) -> int:
     """One bad minute, or a part of it, for each seed. Stops at the first that fails."""
-    total, done, began = replicated_world.Outcome(), 0, time.monotonic()
+    total, done, began = Counter[str](), 0, time.monotonic()
     told = began
     for seed in seeds:
         if time.monotonic() >= until:
@@ -77,11 +92,8 @@ def clusters(world: str, seeds: Iterable[int], *, until: float = float("inf")) -
         except Exception as error:
             return failed(seed, world, error)
         done += 1
-        for each in fields(outcome):
-            if isinstance(value := getattr(outcome, each.name), int):
-                setattr(total, each.name, getattr(total, each.name) + value)
-        for name, count in outcome.counts.items():
-            total.counts[name] = total.counts.get(name, 0) + count
+        total.update({name: value for name, value in asdict(outcome).items() if isinstance(value, int)})
+        total.update(getattr(outcome, "counts", {}))
         if time.monotonic() - told >= LINE_SECONDS:
             told = time.monotonic()
             console.print(f"up to seed {seed}: {summary(total, done, told - began)}")
@@ -89,13 +101,9 @@ def clusters(world: str, seeds: Iterable[int], *, until: float = float("inf")) -
     return 0
 
 
-def summary(total: replicated_world.Outcome, seeds: int, seconds: float) -> str:
-    return (
-        f"{seeds} clusters on bad days, {seeds / max(seconds, 0.001):.2f} seeds/s; {total.lives} lives ended, "
-        f"{total.power_cuts} by power cuts, {total.elections} leader epochs, "
-        f"{total.counts.get('Acknowledged', 0)} batches, {total.counts.get('CommitEnded', 0)} commits and "
-        f"{total.counts.get('Heard', 0)} verdicts on messages answered"
-    )
+def summary(total: Counter[str], seeds: int, seconds: float) -> str:
+    told = ", ".join(f"{total[name]} {words}" for name, words in TOLD.items() if total[name])
+    return f"{seeds} clusters on bad days, {seeds / max(seconds, 0.001):.2f} seeds/s; {told}"
 
 
 def replay(seed: int, world: str, run: Callable[[int], object]) -> int:

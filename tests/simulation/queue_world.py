@@ -7,8 +7,8 @@ Driven by test_queues.py and by `make sim WORLD=queue`.
 
 import asyncio
 import random
-from collections.abc import Coroutine
-from dataclasses import dataclass, field
+from collections.abc import Coroutine, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 from unittest.mock import patch
@@ -24,7 +24,7 @@ from tests.simulation import replicated_world
 from tests.simulation.cluster_client import ClusterClient
 from tests.simulation.queue_clients import PARTITIONS, TOPIC, QueueClient
 from tests.simulation.queue_history import InCalm, Letter, Message, Order, Place, QueueHistory, Rules, SessionEnded
-from tests.simulation.replicated_world import CLIENTS, CLOCK_RATES, CONFIGS, QUORUM, Outcome, Reports
+from tests.simulation.replicated_world import ANY_SKIES, CLIENTS, CLOCK_RATES, CONFIGS, QUORUM, Outcome, Reports, Skies
 from tests.simulation.wire_client import Refused, Unanswered
 
 SECONDS = 25.0
@@ -141,6 +141,9 @@ class QueueWorld(replicated_world.World):
         while self.unburied():  # noqa: ASYNC110 - in virtual time
             await asyncio.sleep(0.5)
         letters = await self.read_letters(wire)
+        # What clients sent before they were killed may arrive even now, and die as well.
+        late = await self.read_log(wire)
+        log |= {each.place: late[each.place] for each in letters if each.place in late}
         wire.close()
         self.note(InCalm(log, letters))
 
@@ -202,15 +205,17 @@ class QueueWorld(replicated_world.World):
                 await asyncio.sleep(0.2)
 
 
-def run_seed(seed: int, *, seconds: float = SECONDS) -> Outcome:
+def run_seed(
+    seed: int, *, seconds: float = SECONDS, skies: Skies = ANY_SKIES, given: Mapping[str, Any] | None = None
+) -> Outcome:
     """Raises what went wrong, with the seed in its notes."""
 
     async def scenario(sim: Simulation) -> Outcome:
-        day = Day.of(sim.loop.chance("day"))
+        day = replace(Day.of(sim.loop.chance("day")), **(given or {}))
         cluster = SimCluster(sim, day.size, configs=day.configs())
         cluster.failures = Reports()
         history: Any = QueueHistory(day.rules())
-        world = QueueWorld(sim, cluster, sim.rng, history=history, day=day)
+        world = QueueWorld(sim, cluster, sim.rng, history=history, day=day, skies=skies)
         world.outcome.size = day.size
         for machine in cluster.machines.values():
             sim.loop.clock_rates[machine.name] = sim.rng.choice(CLOCK_RATES)

@@ -4,6 +4,7 @@ Each leaves out one step that works on every day on which nothing fails. Driven 
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import pytest
 
@@ -34,8 +35,12 @@ from millpond.protocol.messages.fetch import PartitionData
 from millpond.storage.log import Appended, Log
 from millpond.storage.producers import ProducerStates
 from millpond.storage.segment import Slice
+from tests.simulation.replicated_operator import Kind
+from tests.simulation.replicated_world import Skies
 
 Mutant = Callable[[pytest.MonkeyPatch], None]
+World = dict[str, Any]
+"""What `run_seed` is given beside the seed."""
 
 
 # What an acknowledgement waits for
@@ -282,32 +287,38 @@ def take_changes_decided_on_old_images(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Quorum, "propose", propose)
 
 
-MUTANTS: tuple[tuple[Mutant, int], ...] = (
-    (acknowledge_before_the_leader_has_synced, 34),
-    (acknowledge_before_anybody_else_has_it, 0),
-    (answer_for_groups_before_anybody_else_has_it, 0),
-    (count_what_was_sent_as_synced, 14),
-    (fetch_on_before_it_is_synced, 0),
-    (cut_to_the_high_watermark_when_the_leader_changes, 7),
-    (find_no_difference_between_logs, 1),
-    (go_on_in_the_epoch_of_an_earlier_leader, 1),
-    (forget_the_epochs_at_restart, 0),
-    (wait_only_for_those_who_keep_up, 2),
-    (keep_a_lost_disk_in_sync, 123),
-    (keep_the_groups_as_they_were_last_led_here, 3),
-    (load_only_what_the_high_watermark_covers, 0),
-    (trust_clocks_to_be_equal, 11),
-    (forget_producers_of_copied_batches, 3),
-    (take_what_comes_behind_a_refused_batch, 78),
-    (show_consumers_all_there_is, 0),
-    (tell_of_an_end_before_it_is_known, 1),
-    (serve_without_a_lease, 4),
-    (renew_the_lease_of_a_fenced_broker, 0),
-    (fence_without_waiting, 1),
-    (forget_the_vote, 1),
-    (say_that_metadata_is_kept_before_it_is, 0),
-    (take_changes_decided_on_old_images, 0),
-    (come_into_sync_too_early, 5),
-    (elect_anybody_who_is_up, 19),
+DISKS_FULL: World = {"seconds": 30, "skies": Skies(kinds=("full disk",), lasts=(0.3, 1.0), every=(0.5, 3.0))}
+COORDINATORS_PARTED: World = {
+    "seconds": 40,
+    "given": Kind.THREE,
+    "skies": Skies(kinds=("isolate",), lasts=(4.0,), every=(0.5, 2.5), places=((CONSUMER_OFFSETS, 0),)),
+}
+MUTANTS: tuple[tuple[Mutant, int, World], ...] = (
+    (acknowledge_before_the_leader_has_synced, 34, {}),
+    (acknowledge_before_anybody_else_has_it, 0, {}),
+    (answer_for_groups_before_anybody_else_has_it, 0, COORDINATORS_PARTED),
+    (count_what_was_sent_as_synced, 14, {}),
+    (fetch_on_before_it_is_synced, 0, {}),
+    (cut_to_the_high_watermark_when_the_leader_changes, 7, {}),
+    (find_no_difference_between_logs, 1, {}),
+    (go_on_in_the_epoch_of_an_earlier_leader, 1, {}),
+    (forget_the_epochs_at_restart, 0, {}),
+    (wait_only_for_those_who_keep_up, 2, {}),
+    (keep_a_lost_disk_in_sync, 123, {}),
+    (keep_the_groups_as_they_were_last_led_here, 3, {}),
+    (load_only_what_the_high_watermark_covers, 0, {}),
+    (trust_clocks_to_be_equal, 11, {}),
+    (forget_producers_of_copied_batches, 3, {}),
+    (take_what_comes_behind_a_refused_batch, 1, DISKS_FULL),
+    (show_consumers_all_there_is, 0, {}),
+    (tell_of_an_end_before_it_is_known, 1, {}),
+    (serve_without_a_lease, 4, {}),
+    (renew_the_lease_of_a_fenced_broker, 0, {}),
+    (fence_without_waiting, 1, {}),
+    (forget_the_vote, 1, {}),
+    (say_that_metadata_is_kept_before_it_is, 0, {}),
+    (take_changes_decided_on_old_images, 0, {}),
+    (come_into_sync_too_early, 5, {}),
+    (elect_anybody_who_is_up, 19, {}),
 )
-"""And a seed that showed it when it was planted."""
+"""And a seed that showed it when it was planted, and a world that provokes it where others rarely do."""

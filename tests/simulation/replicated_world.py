@@ -69,6 +69,23 @@ WEATHER = (
 )
 PARTING = ("isolate", "halves", "one way", "bridge", "pause")
 SUDDEN = ("clock", "leader", "blackout")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Skies:
+    """What befalls brokers, and how often. Planted bugs are tried under skies that provoke them."""
+
+    kinds: tuple[str, ...] = WEATHER
+    every: tuple[float, float] = (0.5, 5.0)
+    """Seconds from one to the next."""
+    lasts: tuple[float, ...] = (0.3, 1.0, 4.0, 9.0)
+    places: tuple[tuple[str, int], ...] = PLACES
+    """Partitions whose leaders are struck more often than others."""
+
+
+ANY_SKIES = Skies()
+
+
 CLOCK_RATES = (0.952, 1.0, 1.048)
 CONFIGS = {
     "offsets.topic.num.partitions": "1",
@@ -128,6 +145,7 @@ class World:
     """A broker that is not a founder, and forgets at times."""
     guest_forgot: bool = False
     is_calm: bool = False
+    skies: Skies = ANY_SKIES
 
     def check(self) -> None:
         self.cluster.check()
@@ -298,12 +316,12 @@ class World:
     async def weather(self) -> None:
         rng, machines = self.rng, list(self.cluster.machines.values())
         while True:
-            await asyncio.sleep(rng.uniform(0.5, 5.0))
+            await asyncio.sleep(rng.uniform(*self.skies.every))
             one, client = self.somebody(machines), rng.choice(CLIENTS)
-            kind = rng.choice(WEATHER)
+            kind = rng.choice(self.skies.kinds)
             self.part(kind, one.name, client)
             self.trouble(kind, one, client)
-            await asyncio.sleep(rng.choice((0.3, 1.0, 4.0, 9.0)) * (kind not in SUDDEN))
+            await asyncio.sleep(rng.choice(self.skies.lasts) * (kind not in SUDDEN))
             if kind in PARTING and rng.random() < 0.5:
                 self.lose_a_leader()
             self.clear_up()
@@ -313,18 +331,18 @@ class World:
 
     def somebody(self, machines: list[Machine]) -> Machine:
         """More often than not one that leads something."""
-        leader = self.leader_of(self.rng.randrange(len(PLACES)))
+        leader = self.leader_of(self.rng.randrange(len(self.skies.places)))
         return self.rng.choice([*machines, *(machine for machine in machines if machine.node_id == leader)])
 
     def lose_a_leader(self) -> None:
         """While others have fallen behind; they are back at once."""
-        leader = self.cluster.machines.get(self.leader_of(self.rng.randrange(len(PLACES))) or -1)
+        leader = self.cluster.machines.get(self.leader_of(self.rng.randrange(len(self.skies.places))) or -1)
         if leader is not None:
             leader.host.cut_power()
 
     def leader_of(self, place: int) -> int | None:
         newest = self.newest_image()
-        partition = newest.partition(TopicPartition(*PLACES[place])) if newest is not None else None
+        partition = newest.partition(TopicPartition(*self.skies.places[place])) if newest is not None else None
         return partition.leader if partition is not None else None
 
     def newest_image(self) -> Image | None:
@@ -354,6 +372,8 @@ class World:
                 one.host.pause()
             case "slow disk":
                 one.disk.slow_sync(0.2, 1.5)
+            case "full disk":
+                one.disk.fail("write", error=errno.ENOSPC, path_pattern="*/orders-*")
             case "clock":
                 self.sim.clock.jump(one.name, ms=self.rng.randrange(-30_000, 30_000))
             case "kill client":
@@ -505,16 +525,16 @@ def is_broken(machine: Machine) -> bool:
     return quorum.trouble is not None or bool(partitions.failures) or any(each.log.failure for each in partitions)
 
 
-def run_seed(seed: int, *, seconds: float = SECONDS) -> Outcome:
+def run_seed(seed: int, *, seconds: float = SECONDS, skies: Skies = ANY_SKIES, given: Kind | None = None) -> Outcome:
     """Raises what went wrong, with the seed in its notes."""
 
     async def scenario(sim: Simulation) -> Outcome:
-        kind = kind_of(seed)
+        kind = given or kind_of(seed)
         # With only one in sync, a disk that is lost may have been the last that counts: then an operator must decide.
         more = {"min.insync.replicas": "2"} if kind is Kind.GUEST_FORGETS else {}
         cluster = SimCluster(sim, 5 if kind is Kind.FIVE else 3, configs={**CONFIGS, **more})
         cluster.failures = Reports()
-        world = World(sim, cluster, sim.rng)
+        world = World(sim, cluster, sim.rng, skies=skies)
         loop = sim.loop
         operators: list[Coroutine[Any, Any, None]] = []
         # Streams of busy and of quiet partitions, which a cluster as small as this would not have by itself.

@@ -12,6 +12,7 @@ from millpond.broker.drivers.state_shard import StateShard
 from millpond.broker.drivers.states import States
 from millpond.core.delivery.kept import Keep, Kept, KeptStates, Outcome, Record, Rewritten, State, Taken, Writer
 from millpond.model.ids import Offset
+from tests.simulation.states_world import ANY_DAY, Day
 
 Mutant = Callable[[pytest.MonkeyPatch], None]
 
@@ -145,17 +146,20 @@ def read_without_the_fences(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(KeptStates, "step", step)
 
 
-MUTANTS = [
-    (fence_in_memory_only, 7),
-    (fence_nobody, 0),
-    (apply_what_is_sent_again, 0),
-    (mistake_a_writer_that_loads_again_for_itself, 0),
-    (answer_before_it_is_kept, 1),
-    (answer_what_is_sent_again_before_it_is_kept, 1),
-    (keep_a_shard_beyond_its_epoch, 16),
-    (know_what_could_not_be_appended, 38),
-    (prune_up_to_the_end, 0),
-    (rewrite_without_the_changes, 0),
-    (read_without_the_fences, 0),
-]
-"""And the seed at which each was found when it was planted."""
+OFTEN_FULL = Day(troubles=("full leader", "full leader", "kill"))
+PARTED = Day(troubles=("isolate", "pause"), lasts=(4.0,))
+SLOW_WRITERS = Day(troubles=("kill", "power", "isolate"), lasts=(0.3,), idle_seconds=4.0)
+MUTANTS: tuple[tuple[Mutant, int, Day], ...] = (
+    (fence_in_memory_only, 0, SLOW_WRITERS),
+    (fence_nobody, 0, ANY_DAY),
+    (apply_what_is_sent_again, 0, ANY_DAY),
+    (mistake_a_writer_that_loads_again_for_itself, 0, ANY_DAY),
+    (answer_before_it_is_kept, 1, ANY_DAY),
+    (answer_what_is_sent_again_before_it_is_kept, 1, ANY_DAY),
+    (keep_a_shard_beyond_its_epoch, 0, PARTED),
+    (know_what_could_not_be_appended, 0, OFTEN_FULL),
+    (prune_up_to_the_end, 0, ANY_DAY),
+    (rewrite_without_the_changes, 0, ANY_DAY),
+    (read_without_the_fences, 0, ANY_DAY),
+)
+"""And a seed that showed it when it was planted, and a day that provokes it where others rarely do."""

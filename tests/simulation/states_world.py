@@ -72,6 +72,19 @@ SMALL = replace(
 )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Day:
+    """What befalls brokers, and how writers go about it. Planted bugs are tried on days that provoke them."""
+
+    troubles: tuple[str, ...] = TROUBLES
+    lasts: tuple[float, ...] = (0.3, 1.0, 4.0)
+    idle_seconds: float = 0.0
+    """How long a writer may wait after it has loaded, and before it writes again."""
+
+
+ANY_DAY = Day()
+
+
 @dataclass
 class StatesWorld:
     sim: Simulation
@@ -82,6 +95,7 @@ class StatesWorld:
     epochs: dict[StateKey, int] = field(default_factory=lambda: dict.fromkeys(KEYS, 0))
     lives: int = 0
     is_calm: bool = False
+    day: Day = ANY_DAY
 
     async def guard(self, program: Coroutine[Any, Any, None]) -> None:
         try:
@@ -128,8 +142,8 @@ class StatesWorld:
         while True:
             await asyncio.sleep(rng.uniform(0.3, 4.0))
             one = rng.choice(machines)
-            self.trouble(rng.choice(TROUBLES), one, rng.choice([each for each in machines if each is not one]))
-            await asyncio.sleep(rng.choice((0.3, 1.0, 4.0)))
+            self.trouble(rng.choice(self.day.troubles), one, rng.choice([each for each in machines if each is not one]))
+            await asyncio.sleep(rng.choice(self.day.lasts))
             self.clear_up()
             one.disk.slow_sync(0.0, rng.choice((0.001, 0.02, 0.1)))
 
@@ -144,6 +158,8 @@ class StatesWorld:
                 one.disk.cut_power_at(one.disk.operations + self.rng.randrange(1, 200))
             case "full":
                 one.disk.fail("write", error=errno.ENOSPC, after=self.rng.randrange(20), times=2)
+            case "full leader":
+                self.fill_leaders()
             case "isolate":
                 network.partition([one.name], [each.name for each in self.cluster.machines.values() if each is not one])
             case "one way":
@@ -154,6 +170,15 @@ class StatesWorld:
                 network.set_conditions(STORMY)
             case "slow":
                 one.disk.slow_sync(0.2, 1.5)
+
+    def fill_leaders(self) -> None:
+        """One write of each log of states fails where it is led; and soon somebody else has to know what it holds."""
+        for machine in self.cluster.up:
+            assert machine.broker is not None
+            for partition in machine.broker.node.partitions:
+                if partition.at.topic == STATES and partition.is_led_here:
+                    machine.disk.fail("write", error=errno.ENOSPC, path_pattern=f"*/{partition.at}/*")
+                    self.sim.loop.call_later(1.0, machine.host.kill)
 
     def clear_up(self) -> None:
         self.sim.network.heal()
@@ -183,6 +208,7 @@ class StatesWorld:
         try:
             for session in count(1):
                 documents = await self.load(key, epoch, machine, states)
+                await self.idle()
                 if self.is_calm or not await self.work(key, (epoch, session), documents, machine, states):
                     return
         except FencedState:
@@ -238,7 +264,12 @@ class StatesWorld:
             if needs_whole and self.rng.random() < 0.5:
                 return True
             await asyncio.sleep(self.rng.choice((0.0, 0.0, 0.05, 0.3)))
+            await self.idle()
         return False
+
+    async def idle(self) -> None:
+        if self.day.idle_seconds:
+            await asyncio.sleep(self.rng.uniform(0.0, self.day.idle_seconds))
 
     # The end
 
@@ -306,9 +337,10 @@ class Outcome:
     trace_hash: str
 
 
-def run_seed(seed: int, *, seconds: float = SECONDS) -> Outcome:
+def run_seed(seed: int, *, seconds: float = SECONDS, day: Day = ANY_DAY) -> Outcome:
     async def scenario(sim: Simulation) -> Outcome:
-        world = StatesWorld(sim, SimCluster(sim, 3, configs=CONFIGS), random.Random(seed))
+        cluster = SimCluster(sim, 3, configs=CONFIGS)
+        world = StatesWorld(sim, cluster, random.Random(seed), day=day)
         world.cluster.failures = Reports()
         create = sim.loop.create_task
         lives = [create(world.guard(world.live(machine))) for machine in world.cluster.machines.values()]

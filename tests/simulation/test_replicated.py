@@ -10,7 +10,7 @@ import pytest
 
 from tests.simulation import replicated_mutants as planted
 from tests.simulation.history import Violation
-from tests.simulation.replicated_mutants import Mutant
+from tests.simulation.replicated_mutants import Mutant, World
 from tests.simulation.replicated_world import Outcome, run_seed
 from tests.simulation.wire_client import Refused
 
@@ -63,15 +63,17 @@ def test_one_seed_gives_one_trace_in_two_processes() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("mutant", "found_at"), planted.MUTANTS, ids=lambda each: getattr(each, "__name__", ""))
-def test_a_planted_bug_is_found(mutant: Mutant, found_at: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("mutant", "found_at", "world"), planted.MUTANTS, ids=lambda each: getattr(each, "__name__", "")
+)
+def test_a_planted_bug_is_found(mutant: Mutant, found_at: int, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """First where it was found when it was planted; what a seed does shifts with each change of the broker."""
     mutant(monkeypatch)
     # An invariant of the world or of the machines, or an answer that no client can make sense of.
     with pytest.raises((Violation, AssertionError, Refused)):
-        run_from(found_at)
+        run_from(found_at, world)
 
 
-def run_from(first: int) -> None:
+def run_from(first: int, world: World) -> None:
     for seed in (first, *range(SEEDS_FOR_A_MUTANT)):
-        run_seed(seed)
+        run_seed(seed, **world)

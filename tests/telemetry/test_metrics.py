@@ -21,7 +21,7 @@ SILENT = {"log_level": 0}
 
 @pytest.fixture
 def broker() -> Iterator[InProcessBroker]:
-    with InProcessBroker(http=True, configs={"group.initial.rebalance.delay.ms": "0"}) as started:
+    with InProcessBroker(http=True) as started:
         yield started
 
 

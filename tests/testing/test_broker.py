@@ -43,6 +43,21 @@ def test_the_fixture_is_a_broker_that_clients_use(millpond_broker: InProcessBrok
     assert consume_one(millpond_broker.bootstrap)[0] == b"value"
 
 
+def test_a_group_forms_while_the_clock_stands_still(millpond_broker: InProcessBroker) -> None:
+    millpond_broker.create_topic("t")
+    produce(millpond_broker.bootstrap, b"value")
+    consumer = Consumer(
+        {"bootstrap.servers": millpond_broker.bootstrap, "group.id": "g", "auto.offset.reset": "earliest"}
+    )
+    try:
+        consumer.subscribe(["t"])
+        message = consumer.poll(SECONDS_MAX)
+        assert message is not None
+        assert message.value() == b"value"
+    finally:
+        consumer.close()
+
+
 def test_the_clock_is_the_tests_to_turn(millpond_broker: InProcessBroker) -> None:
     millpond_broker.create_topic("t", configs={"message.timestamp.type": "LogAppendTime"})
     millpond_broker.clock.advance(86_400_000)

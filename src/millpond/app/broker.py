@@ -19,7 +19,6 @@ from millpond.app.broker_settings import (
     check_cluster,
     group_settings,
     network_limits,
-    whole,
 )
 from millpond.app.doors import Doors
 from millpond.app.parts import Parts, claim_directory
@@ -39,7 +38,7 @@ from millpond.broker.drivers.upkeep import keep_up
 from millpond.broker.node import Node
 from millpond.broker.operations.dead_letters import DeadLetterTopics
 from millpond.core.delivery.sessions import ShareSessions
-from millpond.core.metadata.broker_configs import check_static
+from millpond.core.metadata.broker_configs import check_static, whole
 from millpond.core.metadata.commands import Endpoint
 from millpond.model.addresses import Address
 from millpond.model.ports import Clock, Filesystem, Rng
@@ -241,7 +240,9 @@ def _queues(
         on_error=on_error,
         ask_leader=None if cluster is None else cluster.links.produce,
     )
-    around = queue_partition.Surroundings(clock, rng, states, letters, on_error)
+    around = queue_partition.Surroundings(
+        clock, rng, states, letters, on_error, ttl_ms_max=whole("millpond.ttl.max.ms", settings.configs)
+    )
     queues = Queues(metadata, static=settings.configs, shared=around)
     metadata.listen(queues.follow)
     return states, queues, producer_ids

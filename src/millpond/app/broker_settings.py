@@ -14,7 +14,7 @@ from millpond.core.cluster.handshake import SECRET_BYTES_MIN
 from millpond.core.groups.assignors import ASSIGNORS, Assignor, guarded
 from millpond.core.groups.settings import GroupSettings
 from millpond.core.groups.stores import OffsetStore
-from millpond.core.metadata.broker_configs import value_of
+from millpond.core.metadata.broker_configs import value_of, whole
 from millpond.core.raft.settings import RaftSettings
 from millpond.model.errors import InvalidSetting
 from millpond.model.limits import MIB
@@ -147,9 +147,3 @@ def network_limits(settings: BrokerSettings) -> NetworkLimits:
         connections_max=settings.connections_max,
         idle_seconds=(idle_ms if idle_ms > 0 else _FOR_EVER_MS) / 1000,
     )
-
-
-def whole(name: str, configs: Mapping[str, str]) -> int:
-    value = value_of(name, configs)
-    assert isinstance(value, int), (name, value)
-    return value

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from millpond.app.broker_settings import BrokerSettings, quorum_settings, whole
+from millpond.app.broker_settings import BrokerSettings, quorum_settings
 from millpond.broker.cluster import Cluster
 from millpond.broker.drivers.controller import Controller
 from millpond.broker.drivers.discovery import Finder
@@ -22,7 +22,7 @@ from millpond.broker.drivers.partitions import PartitionTable
 from millpond.broker.drivers.quorum import Quorum
 from millpond.broker.drivers.quorum_store import QuorumStore
 from millpond.core.metadata.agreed import agree
-from millpond.core.metadata.broker_configs import THROTTLED_RATE, layers
+from millpond.core.metadata.broker_configs import THROTTLED_RATE, layers, whole
 from millpond.core.metadata.commands import LIFE_BYTES, Endpoint
 from millpond.core.metadata.image import EMPTY, Image
 from millpond.core.raft.membership import Membership

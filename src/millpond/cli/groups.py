@@ -1,4 +1,4 @@
-"""`millpond groups`: list consumer groups, look at them, move and delete them.
+"""`millpond groups`: list groups, look at them, change their settings, move and delete them.
 
 millpond groups lag kitchen
 millpond groups reset kitchen --to earliest --dry-run
@@ -10,10 +10,12 @@ import typer
 from typer import Argument, Option
 
 from millpond.cli.completions import group_names
-from millpond.cli.options import HERE, Bootstrap, DryRun, Output, Shown, Timeout, examples
+from millpond.cli.options import HERE, Bootstrap, DryRun, Output, Sets, Shown, Timeout, Unsets, changes, examples
 from millpond.cli.showing import Section, show
 
-groups = typer.Typer(name="groups", help="List groups, look at their lag, move and delete them.", no_args_is_help=True)
+groups = typer.Typer(
+    name="groups", help="List groups, look at their lag, change, move and delete them.", no_args_is_help=True
+)
 
 Name = Annotated[str, Argument(help="The group.", metavar="GROUP", autocompletion=group_names)]
 LAG_COLUMNS = ("topic", "partition", "committed", "end", "lag", "lag_seconds")
@@ -62,6 +64,38 @@ def lag(name: Name, bootstrap: Bootstrap = HERE, timeout: Timeout = 10.0, output
         Section(rows, LAG_COLUMNS) if rows else "it has committed nothing",
         f"{messages} message{'' if messages == 1 else 's'} behind, the oldest for {max(behind, default=0.0):g} s",
     )
+
+
+@groups.command(
+    epilog=examples(
+        "millpond groups alter kitchen --set millpond.order=key --set share.delivery.count.limit=3",
+        "millpond groups alter kitchen --unset millpond.order",
+    )
+)
+def alter(
+    name: Name,
+    sets: Sets = None,
+    unsets: Unsets = None,
+    bootstrap: Bootstrap = HERE,
+    timeout: Timeout = 10.0,
+    output: Shown = Output.TABLE,
+) -> None:
+    """Change a group's settings, whether it is there yet or not; those that are not named stay as they are."""
+    wanted = changes(sets, unsets)
+    from millpond.cli.session import talk  # noqa: PLC0415
+
+    talk(bootstrap, timeout, lambda admin: admin.alter_group(name, wanted))
+    show({"group": name, "changed": wanted}, output, f"group {name} is changed: {', '.join(wanted)}")
+
+
+@groups.command(epilog=examples("millpond groups settings kitchen", "millpond groups settings kitchen -o json"))
+def settings(name: Name, bootstrap: Bootstrap = HERE, timeout: Timeout = 10.0, output: Shown = Output.TABLE) -> None:
+    """A group's settings, also those that are the default."""
+    from millpond.cli.session import talk  # noqa: PLC0415
+
+    found = talk(bootstrap, timeout, lambda admin: admin.group_configs(name))
+    rows = [{"name": key, "value": each.value, "default": each.is_default} for key, each in sorted(found.items())]
+    show({"group": name, "settings": rows}, output, Section(rows, ("name", "value", "default")))
 
 
 @groups.command(

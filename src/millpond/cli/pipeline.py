@@ -149,12 +149,14 @@ def vacuum(
         str, Option(help="Files that left the table later than this stay, for whoever reads them.", metavar="SPAN")
     ] = "7d",
     dry_run: DryRun = False,
+    output: Shown = Output.TABLE,
 ) -> None:
     """Remove files that are in no table any more: those that were compacted or replaced, and what killed runs left."""
     from millpond.cli.pipeline_jobs import vacuumed  # noqa: PLC0415
 
-    for name, files, size in vacuumed(folder.absolute(), keep, dry_run=dry_run):
-        write(f"{name}: {files} files, {size} bytes {'would be removed' if dry_run else 'removed'}")
+    rows = vacuumed(folder.absolute(), keep, dry_run=dry_run)
+    title = "would be removed" if dry_run else "removed"
+    show({"removed": rows}, output, Section(rows, ("table", "files", "bytes"), title))
 
 
 @pipeline.command(

@@ -62,15 +62,16 @@ def verified(bootstrap: str, topic: str, folder: str, where: Where) -> list[Row]
         return [asdict(each) for each in verify(spark, Archive(bootstrap, topic, folder))]
 
 
-def vacuumed(folder: Path, keep: str, *, dry_run: bool) -> list[tuple[str, int, int]]:
+def vacuumed(folder: Path, keep: str, *, dry_run: bool) -> list[Row]:
     """By table, files and bytes; without a session."""
     keep_ms = parse_span("--keep", keep)
     summary(folder)
-    done = []
+    done: list[Row] = []
     for table in tables(folder):
         size = {path: path.stat().st_size for path in table.vacuum(keep_ms=keep_ms, dry_run=True)}
         gone = table.vacuum(keep_ms=keep_ms, dry_run=dry_run)
-        done.append((table.folder.name, len(gone), sum(size.get(path, 0) for path in gone)))
+        freed = sum(size.get(path, 0) for path in gone)
+        done.append({"table": table.folder.name, "files": len(gone), "bytes": freed})
     return done
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from millpond.pipeline.table import Table
 
 LOOK_SECONDS: Final = 0.2
+TOPIC: Final = "metrics.inbound"
 _OURS: Final = re.compile(r"millpond\.model\.errors\.\w+: (.+)")
 
 
@@ -46,6 +47,7 @@ class RunPlan:
 
 
 def run_metrics(bootstrap: str, plan: RunPlan, configs: Mapping[str, str]) -> None:
+    check_topic(bootstrap, TOPIC)
     with quiet_session(plan.master, plan.folder, configs) as spark:
         watch = Watcher(plan.metrics_port)
         try:
@@ -54,12 +56,28 @@ def run_metrics(bootstrap: str, plan: RunPlan, configs: Mapping[str, str]) -> No
             watch.close()
 
 
+def check_topic(bootstrap: str, topic: str) -> None:
+    """Before Spark takes its time to start, and before anything is written."""
+    try:
+        from millpond.pipeline.link import Link  # noqa: PLC0415
+        from millpond.pipeline.options import Connection  # noqa: PLC0415
+    except ImportError as error:
+        raise CannotStart(_missing(error)) from None
+    with Link(Connection(bootstrap)) as link:
+        link.partitions((topic,))
+
+
+def _missing(error: ImportError) -> str:
+    return f"{error.name} is missing; install it with: pip install 'millpond[spark]'"
+
+
 def run_in(spark: "SparkSession", bootstrap: str, plan: RunPlan, watch: "Watcher") -> "MetricsJob":
     from millpond.pipeline.metrics_job import MetricsJob, MetricsSettings  # noqa: PLC0415
 
     settings = MetricsSettings(
         bootstrap=bootstrap,
         folder=plan.folder,
+        topic=TOPIC,
         lateness_seconds=plan.lateness_seconds,
         offsets_per_trigger_max=plan.offsets_max,
         fields=plan.fields,
@@ -89,6 +107,23 @@ def _wait(query: "StreamingQuery", stopped: threading.Event) -> None:
         raise CannotStart(plain(str(error))) from None
 
 
+@contextmanager
+def said_plainly(log: Path) -> Iterator[None]:
+    """What ends a run as a sentence, and not as the page that Spark makes of it."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped] # noqa: PLC0415
+    from pyspark.errors import PySparkException  # noqa: PLC0415
+
+    try:
+        yield
+    except PySparkException as error:
+        raise CannotStart(f"{plain(str(error))}; {log} says more") from None
+    except (Py4JError, ConnectionError):
+        raise CannotStart(
+            f"Spark's Java process has ended: it was killed, or had too little memory; {log} may say more. Start "
+            "again, and it goes on where it was"
+        ) from None
+
+
 def plain(text: str) -> str:
     """What our own code said, out of a page of Spark's; else that page's first line."""
     found = _OURS.findall(text)
@@ -114,7 +149,7 @@ def quiet_session(master: str, folder: Path, configs: Mapping[str, str] | None =
     try:
         from millpond.pipeline.session import session  # noqa: PLC0415
     except ImportError as error:
-        raise CannotStart(f"{error.name} is missing; install it with: pip install 'millpond[spark]'") from None
+        raise CannotStart(_missing(error)) from None
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     log = folder / "spark.log"
@@ -130,10 +165,11 @@ def quiet_session(master: str, folder: Path, configs: Mapping[str, str] | None =
         raise
     except Exception as error:
         raise CannotStart(f"Spark did not start ({str(error).splitlines()[0]}); {log} says more") from None
-    try:
-        yield spark
-    finally:
-        spark.stop()
+    with said_plainly(log):
+        try:
+            yield spark
+        finally:
+            spark.stop()
 
 
 @contextmanager
@@ -210,8 +246,13 @@ def summary(folder: Path) -> dict[str, Any]:
         commits = sorted(log.glob("*.json"))
         files: dict[str, dict[str, Any]] = {}
         for path in commits:
-            for line in path.read_text().splitlines():
-                action = json.loads(line)
+            try:
+                actions = [json.loads(line) for line in path.read_text().splitlines()]
+            except ValueError:
+                raise InvalidSetting(
+                    f"{path} is damaged: it is no commit of a table; put it back from a copy"
+                ) from None
+            for action in actions:
                 if "add" in action:
                     files[action["add"]["path"]] = action["add"]
                 elif "remove" in action:

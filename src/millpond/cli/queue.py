@@ -44,14 +44,15 @@ Span = "10s, 5m, 2h or 1d"
 
 @queue.command(
     epilog=examples(
-        "millpond queue send jobs --value 'one coffee' --key 'table 4'",
-        "millpond queue send jobs --value 'wake up' --delay 10m --priority high",
+        "millpond queue send jobs 'one coffee' --key 'table 4'",
+        "millpond queue send jobs 'wake up' --delay 10m --priority high",
         "millpond queue send jobs --file jobs.txt --ttl 1d",
         "seq 100 | millpond queue send jobs",
     )
 )
 def send(
     topic: Name,
+    texts: Annotated[list[str] | None, Argument(help="Messages, instead of lines.", metavar="[TEXT]...")] = None,
     values: Annotated[
         list[str] | None, Option("--value", "-v", help="A message, instead of lines; may be repeated.", metavar="TEXT")
     ] = None,
@@ -62,6 +63,9 @@ def send(
         Option("--header", "-H", help="A header of every message; may be repeated.", metavar="NAME=VALUE"),
     ] = None,
     delay: Annotated[str | None, Option(help=f"Deliver it no earlier: {Span}.", metavar="SPAN")] = None,
+    at: Annotated[
+        str | None, Option(help="Deliver it no earlier: a date, or milliseconds since 1970.", metavar="WHEN")
+    ] = None,
     priority: Annotated[str | None, Option(help="high, normal or low; or 9 to 0.", metavar="PRIORITY")] = None,
     ttl: Annotated[str | None, Option(help=f"Do not deliver it later: {Span}.", metavar="SPAN")] = None,
     http: Door = DOOR,
@@ -69,14 +73,16 @@ def send(
     output: Shown = Output.TABLE,
 ) -> None:
     """Send lines as messages to a queue, a message a line; the topic is made where the cluster allows that."""
+    values = [*(texts or ()), *(values or ())] or None
     if file is not None and values:
-        raise InvalidSetting("--file and --value were both given; leave one of them out")
+        raise InvalidSetting("--file and messages were both given; leave one of them out")
     asked: dict[str, object] = {  # null is the same as left out
         "key": key,
         "headers": [
             {"name": name, "value": text} for name, text in pairs("--header", headers, example="--header waiter=Ada")
         ],
         "delay_ms": None if delay is None else parse_span("--delay", delay),
+        "deliver_at": at if at is None or not at.isdigit() else int(at),
         "priority": int(priority) if priority is not None and priority.isdigit() else priority,
         "ttl_ms": None if ttl is None else parse_span("--ttl", ttl),
     }
@@ -195,14 +201,14 @@ def dlq(
     with _door(http, topic, timeout) as door:
         while len(letters) < count:
             page = door.get("dlq", count=min(PORTION, count - len(letters)), **query)
-            letters += page["letters"]
+            letters += page["messages"]
             found = page["topic"]
             if page["next"] is None:
                 break
             query["after"] = page["next"]
     rows = [{**each, "value": each.get("value", each.get("value_base64"))} for each in letters]
     section = Section(rows, ("origin", "group", "attempts", "error", "key", "value"))
-    show({"topic": found, "letters": letters}, output, section if rows else "there are no dead letters")
+    show({"topic": found, "messages": letters}, output, section if rows else "there are no dead letters")
 
 
 @queue.command(
@@ -210,13 +216,15 @@ def dlq(
 )
 def redrive(
     topic: Name,
-    group: Group,
+    group: Annotated[
+        str | None, Option("--group", "-g", help="Whose letters.  [dim]every group's[/dim]", metavar="NAME")
+    ] = None,
     count: Annotated[int | None, Option("--max", "-n", help="So many at most.", metavar="N", min=1)] = None,
     http: Door = DOOR,
     timeout: Timeout = 60.0,
     output: Shown = Output.TABLE,
 ) -> None:
-    """Send the dead letters of a group back to their topic."""
+    """Send dead letters back to their topic, those of one group or of all."""
     redriven = 0
     with _door(http, topic, timeout) as door, _progress(f"back to {topic}", count) as advance:
         while count is None or redriven < count:

@@ -54,6 +54,7 @@ from millpond.protocol.messages.incremental_alter_configs import (
 
 TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
+GROUP_RESOURCE: Final = 32
 SET, DELETE = 0, 1
 _DEFAULT_SOURCE: Final = 5
 
@@ -288,6 +289,9 @@ class Admin:
     async def broker_configs(self, node_id: int) -> dict[str, Setting]:
         return await self._try(lambda: self._configs(BROKER_RESOURCE, str(node_id), f"broker {node_id}"))
 
+    async def group_configs(self, group: str) -> dict[str, Setting]:
+        return await self._try(lambda: self._configs(GROUP_RESOURCE, group, f"group {group}"))
+
     async def _configs(self, kind: int, name: str, of: str) -> dict[str, Setting]:
         node = int(name) if kind == BROKER_RESOURCE else None
         resource = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)
@@ -309,6 +313,10 @@ class Admin:
         """Of one broker, or of all."""
         name = "" if node_id is None else str(node_id)
         await self._try(lambda: self._alter(BROKER_RESOURCE, name, configs, f"broker {name}"))
+
+    async def alter_group(self, group: str, configs: Mapping[str, str | None]) -> None:
+        """Whether it is there yet or not."""
+        await self._try(lambda: self._alter(GROUP_RESOURCE, group, configs, f"group {group}"))
 
     async def _alter(self, kind: int, name: str, configs: Mapping[str, str | None], of: str) -> None:
         changes = [

@@ -405,6 +405,8 @@ class Admin(_Face[AsyncAdmin]):
     topic_configs = _waiting(AsyncAdmin.topic_configs)
     broker_configs = _waiting(AsyncAdmin.broker_configs)
     alter_topic = _waiting(AsyncAdmin.alter_topic)
+    group_configs = _waiting(AsyncAdmin.group_configs)
+    alter_group = _waiting(AsyncAdmin.alter_group)
     alter_broker = _waiting(AsyncAdmin.alter_broker)
     delete_records = _waiting(AsyncAdmin.delete_records)
     groups = _waiting(AsyncAdmin.groups)

@@ -36,9 +36,9 @@ STATE_CHANGES_MAX = 1_000
 """Most changes that are kept behind a whole document; machines send a whole one much earlier."""
 
 VISIBILITY_MS_MAX = 12 * 3_600_000
-"""Longest lease of a message that a consumer may ask for; also the most `share.record.lock.duration.ms` may be."""
+"""Longest lease of a message; the most that `share.record.lock.duration.ms` and `millpond.visibility.max.ms` may be."""
 
-RECEIVE_WAIT_MS_MAX = 20_000
+RECEIVE_WAIT_MS_MAX = 60_000
 """How long a request for messages of a queue may wait for the first."""
 
 RECEIVE_MESSAGES_MAX = 1_000
@@ -49,6 +49,3 @@ RECEIPTS_MAX = 10_000
 
 RETRY_DELAY_MS_MAX = 7 * 24 * 3_600_000
 """Longest wait before the next delivery that who gives a message back may ask for."""
-
-DELAY_MS_MAX = 10 * 366 * 24 * 3_600_000
-"""Longest delay, and longest life, that a message of a queue may be sent with."""

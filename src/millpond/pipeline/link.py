@@ -99,6 +99,10 @@ class Link:
             for number in range(len(topic.partitions))
         ]
 
+    def ids(self) -> dict[str, str]:
+        """Of topics that were asked for, where the cluster gives them any."""
+        return {each.name: each.topic_id.hex() for each in self.cluster.view.topics.values() if any(each.topic_id)}
+
     def offsets(self, moments: Mapping[TopicPartition, int]) -> dict[TopicPartition, Offset]:
         """The first offset not older than each moment; where there is none, the end."""
         return self.run(offsets_at(self.cluster, moments)) if moments else {}

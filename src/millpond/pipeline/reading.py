@@ -14,7 +14,7 @@ from typing import Final
 import pyarrow as pa
 
 from millpond.client.cluster import Cluster, Purpose
-from millpond.client.offsets import EARLIEST
+from millpond.client.offsets import EARLIEST, offsets_at
 from millpond.client.refusals import NEW_LEADER_CODES, refusal
 from millpond.model.errors import BrokerUnreachable, NotLeader, OffsetOutOfRange
 from millpond.model.ids import TopicPartition
@@ -167,10 +167,17 @@ def _whole(data: memoryview, offset: int) -> tuple[memoryview, int]:
 
 
 def bytes_per_offset(link: Link, starts: dict[TopicPartition, int]) -> dict[TopicPartition, float]:
-    """Of the first messages from each start on: on the wire, as they are compressed."""
+    """Of the first messages from each start on: on the wire, as they are compressed.
+
+    Where those are gone, of the first that are there: whether losing them is allowed is for who reads them to say.
+    """
 
     async def sample(at: TopicPartition, start: int) -> tuple[TopicPartition, float]:
-        found = await _fetch_once(link.cluster, at, start, SAMPLE_BYTES)
+        try:
+            found = await _fetch_once(link.cluster, at, start, SAMPLE_BYTES)
+        except OffsetOutOfRange:
+            first = (await offsets_at(link.cluster, {at: EARLIEST}))[at]
+            found = await _fetch_once(link.cluster, at, first, SAMPLE_BYTES)
         base = parse_header(found.data).base_offset if found.data else start
         return at, len(found.data) / max(1, found.next_offset - base)
 

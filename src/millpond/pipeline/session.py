@@ -16,6 +16,7 @@ Driven by programs, notebooks and tests.
 """
 
 import os
+import sys
 from collections.abc import Mapping
 from typing import Final
 
@@ -46,6 +47,7 @@ def session(
     use_java()
     settings = dict(SETTINGS)
     if is_local(master):
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # or Spark takes whichever is in PATH, without Millpond
         settings |= {CHECKPOINT_MANAGER: LOCAL_MANAGER, "spark.sql.shuffle.partitions": str(_cores(master))}
     else:
         settings |= shipping.SETTINGS

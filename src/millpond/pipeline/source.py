@@ -39,7 +39,17 @@ from millpond.pipeline.filters import Conditions
 from millpond.pipeline.link import Link
 from millpond.pipeline.options import Kind, ReadOptions, read_options, write_options
 from millpond.pipeline.planning import Span, limited, limited_by_bytes, spans_of
-from millpond.pipeline.positions import EARLIEST, LATEST, Offsets, OffsetsJson, Position, from_json, to_json
+from millpond.pipeline.positions import (
+    EARLIEST,
+    LATEST,
+    Offsets,
+    OffsetsJson,
+    Position,
+    from_json,
+    ids_in,
+    made_anew,
+    to_json,
+)
 from millpond.pipeline.reading import bytes_per_offset, read_span
 from millpond.pipeline.sink import BatchSink, StreamSink
 from millpond.pipeline.values import MALFORMED, REASON, JsonValues, check_readable
@@ -176,7 +186,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         link, options = self._connected(), self._options
         known = subscribed(link, options)
         check_named(options.starting, known, options)
-        return to_json(placed(link, options.starting, known, options))
+        return to_json(placed(link, options.starting, known, options), link.ids())
 
     @plainly
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
@@ -196,15 +206,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         starts = from_json(start)
         self._commit(starts)
         ends = self._ends() if self._target is None else dict(self._target)
+        ids = self._connected().ids()
+        starts = self._without_old(starts, made_anew(start, ids))
         ends = self._whole(starts, ends)
         starts = self._with_new(starts, ends)
         if not isinstance(limit, ReadAllAvailable):
             ends = self._limited(starts, ends)
-        return to_json(ends)
+        return to_json(ends, ids)
 
     @plainly
     def reportLatestOffset(self) -> OffsetsJson:  # noqa: N802
-        return to_json(self._ends())
+        return to_json(self._ends(), self._connected().ids())
 
     def _ends(self) -> Offsets:
         link = self._connected()
@@ -222,6 +234,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     )
                 ends[at] = start
         return ends
+
+    def _without_old(self, starts: Offsets, anew: set[str]) -> Offsets:
+        """Offsets of a topic that was deleted mean nothing in the one that has its name now."""
+        for topic in sorted(anew):
+            if self._options.fail_on_data_loss:
+                raise OffsetOutOfRange(
+                    f"topic {topic} was deleted and made anew since it was read: it is another one, with offsets of "
+                    "its own. Start with a new checkpoint, or set failOnDataLoss to false to read it from its start"
+                )
+        return {at: offset for at, offset in starts.items() if at.topic not in anew}
 
     def _with_new(self, starts: Offsets, ends: Offsets) -> Offsets:
         """A partition that is new since the query began is read from its first message on."""
@@ -243,7 +265,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @plainly
     def partitions(self, start: OffsetsJson, end: OffsetsJson) -> Sequence[InputPartition]:
         ends = from_json(end)
-        starts = self._with_new(from_json(start), ends)
+        starts = self._without_old(from_json(start), made_anew(start, ids_in(end)))
+        starts = self._with_new(starts, ends)
         options = self._options
         spans = spans_of(starts, ends, size_max=options.records_per_partition_max, count_min=options.partitions_min)
         return [SpanPartition(span) for span in spans]

@@ -119,7 +119,14 @@ class Table:
                 text = path.read_text()
             except FileNotFoundError:
                 return self.state
-            self._apply([json.loads(line) for line in text.splitlines()])
+            try:
+                actions = [json.loads(line) for line in text.splitlines()]
+            except ValueError:
+                raise InvalidSetting(
+                    f"{path} is damaged: it is no commit of a table. Put it back from a copy; or name another folder, "
+                    "and all messages are read again"
+                ) from None
+            self._apply(actions)
 
     def _commit_path(self, version: int) -> Path:
         return self.folder / LOG / f"{version:020}.json"

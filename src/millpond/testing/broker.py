@@ -49,12 +49,13 @@ class InProcessBroker:
 
         With `http` there is an HTTP door at `http_url`, with `grpc` a gRPC door at `grpc_address`.
 
-        Its clock starts at the true time and then stands still, because clients stamp records with the true time.
+        Its clock starts at the true time and then stands still, because clients stamp records with the true time. So
+        a new group does not wait for other members, unless `configs` say so.
         """
         self.clock = clock or ManualClock(wall_ms=SystemClock().wall_ms())
         self._given_directory = data_directory
         self._port = port
-        self._configs = dict(configs or {})
+        self._configs = {"group.initial.rebalance.delay.ms": "0", **(configs or {})}
         self._http = ("127.0.0.1", 0) if http else None
         self._grpc = ("127.0.0.1", 0) if grpc else None
         self._rng = random.Random(seed)

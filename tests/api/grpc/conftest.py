@@ -11,7 +11,7 @@ from tests.api.grpc.asking import Door
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[InProcessBroker]:
-    with InProcessBroker(grpc=True, configs={"group.initial.rebalance.delay.ms": "0"}) as started:
+    with InProcessBroker(grpc=True) as started:
         yield started
 
 

@@ -43,8 +43,8 @@ def test_delayed_messages_wait_are_listed_cancelled_and_put_off(broker: InProces
 
 
 def test_what_cannot_be_delayed_or_cancelled_is_refused_at_once(broker: InProcessBroker, door: Door) -> None:
-    broker.create_topic("prompt")
-    with refused(grpc.StatusCode.FAILED_PRECONDITION, "policy_violation", naming="millpond.delay"):
+    broker.create_topic("prompt", configs={"millpond.delay": "off"})
+    with refused(grpc.StatusCode.INVALID_ARGUMENT, "delays_are_off", naming="millpond.delay"):
         door.produce(messages_pb2.NewMessage(topic="prompt", delay_ms=1))
     broker.create_topic("slack", configs={"millpond.delay": "on"})
     with refused(grpc.StatusCode.INVALID_ARGUMENT, "invalid_field", naming="messages[0]: delay_ms is -1"):

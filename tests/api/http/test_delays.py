@@ -62,10 +62,28 @@ def test_a_message_is_put_off_and_another_cancelled(broker: InProcessBroker, doo
     assert listed(door, "changed")["pending"] == 0
 
 
+def test_an_id_may_be_one_part_of_the_path_and_a_list_may_be_of_all_topics(broker: InProcessBroker, door: Door) -> None:
+    first, second = park(broker, "encoded", 7 * HOUR_MS, 8 * HOUR_MS)
+    encoded = first.replace("/", "%2F")
+    assert door.done("PATCH", f"/api/v1/delays/{encoded}", {"delay_ms": 9 * HOUR_MS})["message_id"] == first
+    found = door.done("GET", "/api/v1/delays")
+    assert found["pending"] >= 2
+    assert [each["message_id"] for each in found["messages"] if each["message_id"] in {first, second}] == [
+        second,
+        first,
+    ]
+    assert door.done("DELETE", f"/api/v1/delays/{encoded}") == {"cancelled": first}
+    assert door.done("DELETE", f"/api/v1/delays/{second}") == {"cancelled": second}
+
+
 @pytest.mark.parametrize(
     ("method", "path", "body", "status"),
     [
-        ("GET", "/api/v1/delays", None, 400),
+        ("GET", "/api/v1/delays?partition=0", None, 400),
+        ("GET", "/api/v1/delays?after=1.0.0", None, 400),
+        ("DELETE", "/api/v1/delays/nonsense", None, 404),
+        ("PATCH", "/api/v1/delays/refusing/0/0", {"deliver_at": 1, "delay_ms": 1}, 400),
+        ("PATCH", "/api/v1/delays/refusing/0/0", {"delay_ms": 10**12}, 400),
         ("GET", "/api/v1/delays?topic=nowhere", None, 404),
         ("GET", "/api/v1/delays?topic=refusing&after=x", None, 400),
         ("GET", "/api/v1/delays?topic=refusing&limit=0", None, 400),

@@ -1,6 +1,7 @@
 """Queues over HTTP: a message's whole life, and all the ways to get it wrong."""
 
 import threading
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -50,7 +51,7 @@ class Queue:
         configure_group(self.broker, self.group, given)
 
     def letters(self, query: str = "") -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.door.done("GET", f"{self.path}/dlq{query}")["letters"]
+        found: list[dict[str, Any]] = self.door.done("GET", f"{self.path}/dlq{query}")["messages"]
         return found
 
 
@@ -110,20 +111,70 @@ def test_every_group_gets_every_message(queue: Queue) -> None:
 
 def test_what_a_message_asks_of_its_queue_is_in_its_headers(queue: Queue) -> None:
     queue.send("a", priority=9, ttl_ms=60_000)
-    queue.send("b", priority="low", headers=[{"name": "colour", "value": "red"}])
-    named = [{each["name"]: each["value"] for each in message["headers"]} for message in queue.receive()]
-    assert named == [
-        {"millpond-priority": "9", "millpond-ttl-ms": "60000"},
-        {"colour": "red", "millpond-priority": "low"},
-    ]
+    (message,) = queue.receive()
+    named = {each["name"]: each["value"] for each in message["headers"]}
+    assert named == {"millpond-priority": "9", "millpond-ttl-ms": "60000"}
 
 
-def test_a_delay_is_refused_where_the_topic_has_none(queue: Queue) -> None:
-    for asked in ({"delay_ms": 1_000}, {"headers": [{"name": "millpond-deliver-at", "value": "1"}]}):
-        answered = queue.door.post(f"/api/v1/queues/{queue.name}/messages", {"value": "later", **asked})
-        assert answered.code == "policy_violation", "it would come at once"
-        assert "millpond.delay" in answered.json["detail"]
+def test_many_are_sent_as_an_object_and_headers_may_be_one(queue: Queue) -> None:
+    body = {"messages": [{"value": "a", "headers": {"h": "1", "i": "2"}}, {"value": "b"}]}
+    sent = queue.door.done("POST", f"{queue.path}/messages", body)["messages"]
+    assert [each["message_id"] for each in sent] == [f"{queue.name}/0/0", f"{queue.name}/0/1"]
+    first, second = queue.receive()
+    assert first["headers"] == [{"name": "h", "value": "1"}, {"name": "i", "value": "2"}]
+    assert (second["value"], second["headers"]) == ("b", [])
+    assert queue.door.done("POST", f"{queue.path}/messages", {"messages": []}) == {"messages": []}
+
+
+def test_higher_priorities_come_first_without_any_setting(queue: Queue) -> None:
+    for priority in ("low", "normal", "high"):
+        queue.send(priority, priority=priority)
+    queue.send("none at all")
+    assert [values(queue.receive(max=1)) for _ in range(4)] == [["high"], ["normal"], ["none at all"], ["low"]]
+
+
+def test_a_group_is_told_how_to_deliver_over_http(queue: Queue) -> None:
+    path = f"/api/v1/groups/{queue.group}"
+    changed = queue.door.done("PATCH", path, {"configs": {"millpond.order": "key", "share.delivery.count.limit": "2"}})
+    assert changed["configs"]["millpond.order"] == {"value": "key", "is_default": False}
+    assert queue.door.done("GET", f"{path}/configs") == changed
+    queue.send("a", "b", key="k")
+    queue.send("c", key="l")
+    assert values(queue.receive()) == ["a", "c"]
+    assert queue.door.ask("PATCH", path, {"configs": {"millpond.order": "chance"}}).status == 400
+    queue.door.done("PATCH", path, {"configs": {"millpond.order": None}})
+    assert values(queue.receive()) == ["b"]
+
+
+# Delays
+
+
+def test_a_delay_is_never_passed_over_by_a_topic_that_was_not_told_to_delay(queue: Queue) -> None:
+    """Not even where it was made without the setting: it is turned on, unless somebody turned it off."""
+    (later,) = queue.send("later", delay_ms=60_000)
     assert queue.receive() == []
+    assert queue.stats() == {"ready": 0, "in_flight": 0, "waiting": 0, "dying": 0}
+    (listed,) = queue.door.done("GET", f"/api/v1/delays?topic={queue.name}")["messages"]
+    assert (listed["message_id"], listed["deliver_at"]) == (later["message_id"], queue.broker.clock.wall_ms() + 60_000)
+    queue.broker.create_topic(f"{queue.name}-off", configs={"millpond.delay": "off"})
+    off = Queue(queue.broker, queue.door, f"{queue.name}-off")
+    assert refused(off, "messages", {"value": "a", "delay_ms": 1}) == (400, "delays_are_off", "delay_ms")
+    assert refused(off, "messages", [{"value": "a", "deliver_at": 1}]) == (400, "delays_are_off", "[0].deliver_at")
+    assert off.receive() == []
+
+
+def test_a_delayed_message_goes_by_the_id_its_sender_was_told(queue: Queue) -> None:
+    moment = datetime.fromtimestamp(queue.broker.clock.wall_ms() / 1000 + 60, tz=UTC)
+    (sent,) = queue.send("later", deliver_at=moment.isoformat(), headers={"millpond-message-id": "forged/0/7"})
+    queue.send("now", headers={"millpond-message-id": "forged/0/8"})
+    (now,) = queue.receive()
+    assert now["message_id"] == f"{queue.name}/0/1"
+    queue.say("ack", now)
+    queue.broker.clock.advance(60_000)
+    (got,) = queue.receive(wait_ms=20_000)
+    assert (got["value"], got["message_id"]) == ("later", sent["message_id"])
+    assert got["offset"] != sent["offset"]
+    assert queue.say("ack", got).json == {"settled": 1}
 
 
 def test_a_queue_is_made_by_sending_to_it(broker: InProcessBroker, door: Door) -> None:
@@ -231,6 +282,21 @@ def test_after_the_last_attempt_a_message_is_a_dead_letter_and_is_sent_back(queu
     assert again["headers"] == [{"name": "h", "value": "1"}]
 
 
+def test_a_letter_outlives_its_message_and_a_schedule_does_not_begin_again_with_it(queue: Queue) -> None:
+    queue.configure(share_delivery_count_limit="1")
+    (sent,) = queue.send("tick", ttl_ms=1_000, headers={"millpond-cron": "* * * * *"})
+    queue.broker.clock.advance(60_000)
+    (message,) = queue.receive(wait_ms=20_000)
+    assert queue.door.ask("DELETE", f"/api/v1/delays/{sent['message_id']}").status == 200
+    queue.say("nack", message)
+    wait_for_letters(queue, 1)
+    queue.broker.clock.advance(5_000)
+    assert queue.door.done("POST", f"{queue.path}/redrive", {}) == {"redriven": 1}
+    (again,) = queue.receive()
+    assert (again["value"], again["headers"]) == ("tick", [{"name": "millpond-ttl-ms", "value": "1000"}])
+    assert queue.door.done("GET", f"/api/v1/delays?topic={queue.name}")["pending"] == 0
+
+
 def test_dead_letters_come_in_pages_and_by_group(queue: Queue) -> None:
     queue.configure(share_delivery_count_limit="1")
     other = Queue(queue.broker, queue.door, queue.name, group=f"other-{queue.name}")
@@ -241,10 +307,10 @@ def test_dead_letters_come_in_pages_and_by_group(queue: Queue) -> None:
     assert len(wait_for_letters(queue, 6)) == 6
     assert values(queue.letters(f"?group={other.group}")) == ["a"]
     page, seen = queue.door.done("GET", f"{queue.path}/dlq?count=4&group={queue.group}"), []
-    seen += values(page["letters"])
+    seen += values(page["messages"])
     page = queue.door.done("GET", f"{queue.path}/dlq?group={queue.group}&after={page['next']}")
     assert page["next"] is None
-    assert sorted(seen + values(page["letters"])) == list("abcde")
+    assert sorted(seen + values(page["messages"])) == list("abcde")
     assert other.door.done("POST", f"{other.path}/redrive", {"group": other.group}) == {"redriven": 1}
     assert queue.door.done("POST", f"{queue.path}/redrive", {"group": queue.group, "max": 3}) == {"redriven": 3}
     assert queue.door.done("POST", f"{queue.path}/redrive", {"group": queue.group}) == {"redriven": 2}
@@ -286,13 +352,28 @@ def test_receipts_of_others_are_worth_nothing(queue: Queue) -> None:
 
 @pytest.mark.parametrize("path", ["ack", "nack", "extend"])
 def test_what_is_no_receipt_is_refused_and_named(queue: Queue, path: str) -> None:
-    rest = {"visibility_ms": 1} if path == "extend" else {}
+    rest = {"visibility_ms": 60_000} if path == "extend" else {}
     queue.send("a")
     (message,) = queue.receive()
     for wrong in ("", "x", message["receipt"] + "A", message["receipt"][:-1] + "!", "A" * 39):
-        body = {"group": queue.group, "receipts": [message["receipt"], wrong], **rest}
-        assert refused(queue, path, body) == (400, "invalid_receipt", "receipts[1]")
-    assert queue.stats()["in_flight"] == 1
+        body = {"group": queue.group, "receipts": [wrong], **rest}
+        assert refused(queue, path, body) == (409, "lease_lost", "receipts[0]")
+    answered = queue.door.post(
+        f"{queue.path}/{path}", {"group": queue.group, "receipts": [message["receipt"], "x"], **rest}
+    )
+    assert (answered.status, answered.json["field"]) == (409, "receipts[1]")
+    assert "is 'x', which is no receipt" in answered.json["detail"]
+    assert [each.get("code") for each in answered.json["results"]] == [None, "lease_lost"]
+    assert queue.stats()["in_flight"] == (1 if path == "extend" else 0), "the one that is a receipt is settled"
+
+
+def test_a_wrong_group_is_told_so_and_not_begun(queue: Queue) -> None:
+    queue.send("a")
+    (message,) = queue.receive()
+    stranger = Queue(queue.broker, queue.door, queue.name, group=f"strangers-{queue.name}")
+    assert stranger.say("ack", message).status == 409
+    assert stranger.stats()["ready"] == 1, "which it would find if it came"
+    assert stranger.group not in {each.group for each in queue.broker.broker.node.queues}
 
 
 def test_an_unknown_queue_is_not_found(broker: InProcessBroker, door: Door) -> None:
@@ -316,13 +397,22 @@ def test_an_unknown_queue_is_not_found(broker: InProcessBroker, door: Door) -> N
     [
         ("receive", {"group": "g", "max": 0}, "max"),
         ("receive", {"group": "g", "max": 1_001}, "max"),
-        ("receive", {"group": "g", "wait_ms": 20_001}, "wait_ms"),
+        ("receive", {"group": "g", "wait_ms": 60_001}, "wait_ms"),
         ("receive", {"group": "g", "visibility_ms": 12 * 3_600_000 + 1}, "visibility_ms"),
         ("receive", {"group": "g", "visibility_ms": 10**40}, "visibility_ms"),
         ("receive", {"group": ""}, "group"),
         ("receive", {}, "group"),
         ("receive", {"group": "g", "mox": 1}, "mox"),
-        ("messages", {"value": "a", "delay_ms": 10**12}, "delay_ms"),
+        ("messages", {"value": "a", "delay_ms": 366 * 86_400_000}, "delay_ms"),
+        ("messages", {"value": "a", "ttl_ms": 366 * 86_400_000}, "ttl_ms"),
+        ("messages", {"value": "a", "deliver_at": "tomorrow"}, "deliver_at"),
+        ("messages", {"value": "a", "delay_ms": 1, "headers": {"millpond-delay-ms": "1"}}, "delay_ms"),
+        ("messages", {"value": "a", "headers": {"millpond-delay-ms": "soon"}}, "headers"),
+        ("messages", {"value": "a", "headers": {"millpond-delay-ms": str(10**12)}}, "headers"),
+        ("messages", {"value": "a", "headers": {"millpond-cron": "61 * * * *"}}, "headers"),
+        ("messages", {"messages": [{"value": "a"}, {"value": "a", "ttl_ms": 0}]}, "messages[1].ttl_ms"),
+        ("messages", {"messages": [{"value": "a"}], "key": "k"}, "messages"),
+        ("messages", {"messages": [{"key": "k"}]}, "messages[0].value"),
         ("messages", {"value": "a", "delay_ms": -1}, "delay_ms"),
         ("messages", {"value": "a", "ttl_ms": 0}, "ttl_ms"),
         ("messages", {"value": "a", "deliver_at": 10**15}, "deliver_at"),

@@ -107,7 +107,9 @@ class DelaysAgainstADictionary(RuleBasedStateMachine):
     def carry_and_forget(self, part: float) -> None:
         """Retention takes the oldest of the log."""
         before = Offset(int(self.next_offset * part))
-        while messages := self.machine.placed_before(before, count_max=3):
+        last = -1
+        while messages := self.machine.placed_before(before, after=last, count_max=3):
+            last = messages[-1].id
             records = decode_batch(encode_batch([NewRecord(b"y", timestamp=TimestampMs(1)) for _ in messages]))
             dues = [-each.due if each.is_recurring else each.due for each in messages]
             ids = [each.id for each in messages]

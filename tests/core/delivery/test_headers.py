@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millpond.core.delivery.headers import PRIORITY, TTL_MS, expired, is_expired, lane_of, ttl_ms
+from millpond.core.delivery.headers import NEITHER, PRIORITY, TTL_MS, Mentioned, is_expired, lane_of, mentioned, ttl_ms
 from millpond.core.delivery.states import Lane
 from millpond.model.ids import TimestampMs
 from millpond.protocol.compression import Codec
@@ -73,11 +73,25 @@ def test_a_message_has_outlived_its_time_from_that_millisecond_on(codec: Codec) 
         for each in lives
     ]
     batch = encode_batch(records, codec=codec)
-    header = parse_header(batch)
+    assert mentioned(batch, 0, parse_header(batch)) == Mentioned(priority=False, ttl=True)
 
-    def gone(after_ms: int) -> list[int]:
-        found = list(expired(batch, 0, header, wall_ms=SENT_MS + after_ms))
-        assert found == [each.offset for each in decode_batch(batch) if is_expired(each, wall_ms=SENT_MS + after_ms)]
-        return found
+    def gone(after_ms: int, *, ttl_ms_max: int = 10**9) -> list[int]:
+        now_ms = SENT_MS + after_ms
+        return [each.offset for each in decode_batch(batch) if is_expired(each, wall_ms=now_ms, ttl_ms_max=ttl_ms_max)]
 
     assert (gone(9), gone(10), gone(499), gone(500)) == ([], [0], [0], [0, 2])
+    assert gone(100, ttl_ms_max=100) == [0, 2], "no life is longer than the cap"
+
+
+@pytest.mark.parametrize("codec", Codec)
+@pytest.mark.parametrize("names", [(), (PRIORITY,), (TTL_MS,), (PRIORITY, TTL_MS)])
+def test_a_batch_tells_what_it_mentions_without_being_decoded(codec: Codec, names: tuple[str, ...]) -> None:
+    batch = encode_batch([NewRecord(b"x" * 100, headers=tuple((name, b"1") for name in names))] * 10, codec=codec)
+    found = mentioned(b"before" + batch, 6, parse_header(batch))
+    assert found == Mentioned(priority=PRIORITY in names, ttl=TTL_MS in names)
+
+
+def test_a_batch_that_nobody_can_read_mentions_nothing() -> None:
+    batch = bytearray(encode_batch([NewRecord(b"x", headers=((TTL_MS, b"1"),))], codec=Codec.GZIP))
+    batch[61:] = bytes(len(batch) - 61)
+    assert mentioned(batch, 0, parse_header(batch)) == NEITHER

@@ -7,6 +7,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invar
 
 from millpond.core.delivery.kept import (
     Answer,
+    Find,
     Forget,
     ForgetGroup,
     Forgotten,
@@ -235,7 +236,8 @@ def test_states_of_a_topic_that_is_gone_are_forgotten() -> None:
 
 
 names = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
-state_keys = st.builds(StateKey, names, names, st.binary(min_size=16, max_size=16), st.integers(0, 2**31 - 1))
+topic_ids = st.binary(min_size=16, max_size=16)
+state_keys = st.builds(StateKey, names, names, topic_ids, st.integers(0, 2**31 - 1))
 numbers = st.integers(0, 2**63 - 1)
 any_writer = st.builds(Writer, numbers, numbers)
 many = st.lists(documents, max_size=3).map(tuple)
@@ -250,7 +252,9 @@ requests = st.one_of(
     st.builds(Keep, state_keys, any_writer, numbers, documents, st.booleans()),
     st.builds(Forget, state_keys),
     st.builds(ForgetGroup, names, names),
+    st.builds(Find, names, st.none() | names, st.none() | topic_ids),
 )
+answers = st.builds(Answer, st.sampled_from(Outcome), many, st.lists(state_keys, max_size=3).map(tuple))
 
 
 @given(records)
@@ -258,7 +262,7 @@ def test_a_record_comes_back_from_its_bytes(record: Record) -> None:
     assert decode_record(*encode_record(record)) == record
 
 
-@given(requests, st.builds(Answer, st.sampled_from(Outcome), many))
+@given(requests, answers)
 def test_so_do_requests_and_answers(request: Request, answer: Answer) -> None:
     assert decode_request(encode_request(request)) == request
     assert decode_answer(encode_answer(answer)) == answer

@@ -76,6 +76,15 @@ def test_one_that_is_buried_or_deleted_lets_the_next_through() -> None:
     assert receive(ledger) == [3]
 
 
+def test_many_offsets_without_a_message_are_skipped_for_the_price_of_the_keys_that_are_here() -> None:
+    ledger = Ledger(BY_KEY, random.Random(0), start=0)
+    let_in(ledger, b"x", b"x")
+    ledger.skip_until(10**12)
+    assert receive(ledger) == [0]
+    accept(ledger, 0)
+    assert receive(ledger) == [1]
+
+
 def test_a_restart_forgets_no_key() -> None:
     ledger = Ledger(BY_KEY, random.Random(0), start=0)
     keys = b"a", b"a", b"b", b"a"

@@ -86,11 +86,23 @@ class LedgerAgainstModel(RuleBasedStateMachine):
         if not self.settings.looks_at_messages:
             self.ledger.admit_until(self.end)
         while self.ledger.frontier < self.end:
+            self.ledger.pass_done()
             offset = self.ledger.frontier
-            if (message := self.messages.get(offset)) is None:
+            if self.can_be_plain(offset):
+                last = offset
+                while last + 1 < self.end and self.can_be_plain(last + 1):
+                    last += 1
+                self.ledger.admit_plain(max(0, offset - 1), last, written_wall_ms=WALL_MS)
+            elif (message := self.messages.get(offset)) is None:
                 self.ledger.skip_until(offset + 1)
             else:
                 self.ledger.admit(offset, lane=message.lane, key=message.key, written_wall_ms=WALL_MS)
+
+    def can_be_plain(self, offset: int) -> bool:
+        """Messages that say nothing of a priority are let in many at a time; those that are done may be among them."""
+        message = self.messages.get(offset, Message(Lane.NORMAL, None))
+        is_gone = offset not in self.messages and offset >= self.ledger.end
+        return not self.settings.is_ordered_by_key and not is_gone and message.lane is Lane.NORMAL
 
     @precondition(lambda self: self.end > 0)
     @rule(part=st.floats(0, 1))

@@ -56,7 +56,7 @@ def test_a_group_with_nothing_set_is_a_queue_that_keeps_what_it_was_sent() -> No
     assert (config.locks_per_partition_max, config.unacked_per_consumer_max) == (100_000, 10_000)
     assert (config.retry_backoff_ms, config.retry_backoff_ms_max, config.retry_jitter) == (0, 300_000, 0.2)
     assert (config.dead_letter, config.dead_letter_topic, config.expired) == (True, None, Expired.DROP)
-    assert (config.order, config.priority, config.priority_age_ms_max) == (Order.OFFSET, Priority.OFF, 60_000)
+    assert (config.order, config.priority, config.priority_age_ms_max) == (Order.OFFSET, Priority.STRICT, 60_000)
     assert not config.read_committed
 
 
@@ -91,7 +91,7 @@ def test_where_a_group_begins_may_be_an_age(text: str, start: StartAt, age_ms: i
         ("share.record.lock.duration.ms", "99", "from 100 to 43200000"),
         ("millpond.retry.jitter", "1.1", "from 0 to 1"),
         ("millpond.dead.letter", "yes", "on or off"),
-        ("millpond.priority", "fair", "off or strict or weighted"),
+        ("millpond.priority", "fair", "strict or weighted or off"),
         ("retention.ms", "1", "no setting of a group"),
     ],
 )

@@ -17,12 +17,12 @@ from millpond.api.anywhere.receipts import draw_holder
 from millpond.api.anywhere.refusals import check, wrong
 from millpond.api.anywhere.shipment import Numbered
 from millpond.broker.drivers.queue_links import Saying
-from millpond.broker.drivers.queue_partition import Want
+from millpond.broker.drivers.queue_partition import KIND, Want
 from millpond.broker.node import Node
 from millpond.broker.operations import queues
-from millpond.broker.operations.dead_letters import PREFIX, SUFFIX
-from millpond.core.delivery.delay_headers import DELAY, DELIVER_AT
-from millpond.core.delivery.headers import find
+from millpond.broker.operations.dead_letters import LETTER_TTL, PREFIX, SUFFIX
+from millpond.core.delivery.delay_headers import ASKING, TOLD
+from millpond.core.delivery.headers import TTL_MS, find
 from millpond.core.delivery.states import Outcome
 from millpond.core.metadata.image import Topic
 from millpond.model.ids import TimestampMs, TopicPartition
@@ -34,6 +34,8 @@ REDRIVE_MAX: Final = 10_000
 AT_A_TIME: Final = 500
 LOCK_MS: Final = 60_000
 REDRIVES: Final = "millpond.redrive"
+PAST: Final = ASKING | TOLD
+"""Headers of a delay that is over."""
 CURSOR: Final = "[0-9]{1,10}[.][0-9]{1,18}"
 _PARTITION_MAX: Final = 2**31 - 1
 
@@ -117,20 +119,25 @@ def _letter(at: TopicPartition, record: Record) -> Letter:
     )
 
 
-async def redrive(node: Node, producing: Producing, name: str, group: str, *, count_max: int) -> int:
-    """How many were sent back."""
+async def redrive(node: Node, producing: Producing, name: str, group: str | None, *, count_max: int) -> int:
+    """How many were sent back; of every group of the topic, where none is named."""
     topic = find_queue(node, name)
-    check_group(group)
     check("max", count_max, least=1, most=REDRIVE_MAX)
-    letters = node.image.topics.get(_graveyard(node, topic.name, group))
     redriven = 0
-    while letters is not None and redriven < count_max:
-        at_a_time = min(AT_A_TIME, count_max - redriven)
-        count = await _redrive_some(node, producing, letters, topic, group, count_max=at_a_time)
-        if count is None:
-            break
-        redriven += count
+    for each in [group] if group is not None else await _groups(node, topic):
+        check_group(each)
+        letters = node.image.topics.get(_graveyard(node, topic.name, each))
+        while letters is not None and redriven < count_max:
+            at_a_time = min(AT_A_TIME, count_max - redriven)
+            count = await _redrive_some(node, producing, letters, topic, each, count_max=at_a_time)
+            if count is None:
+                break
+            redriven += count
     return redriven
+
+
+async def _groups(node: Node, topic: Topic) -> list[str]:
+    return sorted({key.group for key in await node.states.find(KIND, topic_id=topic.topic_id)})
 
 
 async def _redrive_some(
@@ -140,7 +147,7 @@ async def _redrive_some(
     redrives = f"{REDRIVES}.{group}.{topic.name}"
     want = Want(draw_holder(node.rng), count_max, BYTES_MAX, LOCK_MS)
     handed = await queues.receive(node, redrives, letters, want, wait_ms=0)
-    taken = [(partition, record) for partition, records in handed for record, _ in records]
+    taken = [(partition, record) for partition, records, _ in handed for record, _ in records]
     if not taken:
         return None
     leases = [queues.Lease(partition, record.offset, want.holder) for partition, record in taken]
@@ -170,7 +177,7 @@ def _origin(producing: Producing, record: Record, topic: Topic) -> TopicPartitio
 
 
 def _unburied(record: Record, *, now_ms: int) -> NewRecord:
-    headers = tuple(
-        each for each in record.headers if not each[0].startswith(PREFIX) and each[0] not in (DELAY, DELIVER_AT)
-    )
+    kept = [each for each in record.headers if not each[0].startswith(PREFIX) and each[0] not in PAST]
+    life = find(record.headers, LETTER_TTL)
+    headers = tuple(kept if life is None else [*kept, (TTL_MS, life)])
     return NewRecord(record.value, record.key, TimestampMs(now_ms), headers)

@@ -24,7 +24,7 @@ from millpond.model.ids import TopicPartition
 class Messages(MessagesServicer):
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
-        self._sending = Sending(calls.node, calls.producing)
+        self._sending = Sending(calls.node, calls.neighbours, calls.producing)
         self._batches = RawBatches(calls.node, calls.neighbours)
         self._consuming = Consuming(calls.node, calls.reading)
         self._loop = asyncio.get_running_loop()

@@ -6,7 +6,7 @@ Pure. Driven by the Queues servicer.
 from collections.abc import Sequence
 from typing import Final
 
-from millpond.api.anywhere.queues import ERROR_CHARS_MAX, Asked, Handful, Settlement, headers_with
+from millpond.api.anywhere.queues import ERROR_CHARS_MAX, Asked, Caps, Handful, Settlement, headers_with
 from millpond.api.anywhere.refusals import Refusal, wrong
 from millpond.api.grpc.consuming import fill
 from millpond.api.grpc.failures import failure_of
@@ -27,7 +27,8 @@ def headers_of(message: messages_pb2.NewMessage | wire.NewQueueMessage) -> Heade
     return tuple([(each.name, each.value if each.HasField("value") else None) for each in message.headers])
 
 
-def record_of(number: int, message: wire.NewQueueMessage, *, now_ms: int) -> NewRecord:
+def record_of(number: int, message: wire.NewQueueMessage, *, now_ms: int, caps: Caps) -> tuple[NewRecord, str | None]:
+    """And the field that asks for a delay, where one does."""
     if message.priority not in _PRIORITIES:
         raise wrong(
             f"messages[{number}].priority", f"messages[{number}].priority is {message.priority}; allowed are 0 to 3"
@@ -38,15 +39,16 @@ def record_of(number: int, message: wire.NewQueueMessage, *, now_ms: int) -> New
         priority=_PRIORITIES[message.priority],
         ttl_ms=message.ttl_ms if message.HasField("ttl_ms") else None,
     )
-    headers = asked_of(number, headers_of(message), asked, now_ms=now_ms)
+    headers, delayed_by = asked_of(number, headers_of(message), asked, now_ms=now_ms, caps=caps)
     value = message.value if message.HasField("value") else None
     key = message.key if message.HasField("key") else None
-    return NewRecord(value, key, TimestampMs(now_ms), headers)
+    return NewRecord(value, key, TimestampMs(now_ms), headers), delayed_by
 
 
-def asked_of(number: int, own: Headers, asked: Asked, *, now_ms: int) -> Headers:
+def asked_of(number: int, own: Headers, asked: Asked, *, now_ms: int, caps: Caps) -> tuple[Headers, str | None]:
     try:
-        return headers_with(own, asked, now_ms=now_ms)
+        headers, delayed_by = headers_with(own, asked, now_ms=now_ms, caps=caps)
+        return headers, delayed_by and f"messages[{number}].{delayed_by}"
     except Refusal as refusal:
         raise wrong(f"messages[{number}].{refusal.field}", f"messages[{number}]: {refusal}") from None
 
@@ -56,7 +58,7 @@ def filled(topic: str, handfuls: Sequence[Handful]) -> wire.ReceiveResponse:
     for each in handfuls:
         for record, attempt in each.records:
             message = answer.messages.add(
-                message_id=f"{topic}/{each.partition}/{record.offset}",
+                message_id=each.message_id(topic, record.offset),
                 receipt=each.receipt(record.offset),
                 attempt=attempt,
             )
@@ -65,16 +67,12 @@ def filled(topic: str, handfuls: Sequence[Handful]) -> wire.ReceiveResponse:
 
 
 def settled(receipts: Sequence[str], settlement: Settlement) -> wire.Settled:
-    refused = settlement.refused
-    return wire.Settled(
-        settled=len(receipts) - len(refused),
-        refused=[
-            wire.RefusedReceipt(
-                receipt=receipts[number], failure=failure_of(settlement.failed[settlement.leases[number]]).message()
-            )
-            for number in refused
-        ],
-    )
+    refused = [
+        wire.RefusedReceipt(receipt=receipt, failure=failure_of(error).message())
+        for receipt, error in zip(receipts, settlement.errors, strict=True)
+        if error is not None
+    ]
+    return wire.Settled(settled=len(receipts) - len(refused), refused=refused)
 
 
 def check_error(error: str) -> str:

@@ -25,10 +25,18 @@ class Queues(QueuesServicer):
         async with calls.holding(request, context):
             queues.check_count(len(request.messages))
             now_ms = self._node.clock.wall_ms()
-            records = [record_of(number, each, now_ms=now_ms) for number, each in enumerate(request.messages)]
-            if not records:
-                return wire.SendResponse()
-            shipment = await queues.send(self._node, calls.producing, name, records)
+            caps = queues.caps_of(self._node)
+            outgoing = [
+                record_of(number, each, now_ms=now_ms, caps=caps) for number, each in enumerate(request.messages)
+            ]
+            shipment = await queues.send(
+                self._node,
+                calls.neighbours,
+                calls.producing,
+                name,
+                [record for record, _ in outgoing],
+                delayed_by=next((field for _, field in outgoing if field is not None), None),
+            )
             if shipment.errors:
                 await end(context, failure_in(shipment))
             return wire.SendResponse(

@@ -8,8 +8,9 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
+from millpond.api.anywhere.neighbours import Neighbours
 from millpond.api.anywhere.producing import Producing
-from millpond.api.anywhere.queues import Asked, check_delays
+from millpond.api.anywhere.queues import Asked, caps_of, find_queue, let_delay
 from millpond.api.anywhere.refusals import Refusal, wrong
 from millpond.api.anywhere.shipment import Numbered, Shipment
 from millpond.api.grpc.failures import Failed, failure_of
@@ -27,8 +28,9 @@ Sent = list[wire.Place] | Failed
 
 
 class Sending:
-    def __init__(self, node: Node, producing: Producing) -> None:
+    def __init__(self, node: Node, neighbours: Neighbours, producing: Producing) -> None:
         self._node = node
+        self._neighbours = neighbours
         self._producing = producing
         self._loop = asyncio.get_running_loop()
 
@@ -45,9 +47,13 @@ class Sending:
     async def _prepare(self, messages: Sequence[wire.NewMessage]) -> None:
         if len(messages) > MESSAGES_MAX:
             raise Refusal(413, "too_many_messages", f"a request has {MESSAGES_MAX} messages at most; send several")
-        for topic in sorted({message.topic for message in messages}):
-            if not self._producing.has_topic(topic):
-                await self._producing.make_topic(topic)
+        for name in sorted({message.topic for message in messages}):
+            if not self._producing.has_topic(name):
+                await self._producing.make_topic(name)
+        for number, message in enumerate(messages):
+            if message.HasField("delay_ms") or message.HasField("deliver_at_ms"):
+                topic = find_queue(self._node, message.topic)
+                await let_delay(self._node, self._neighbours, topic, f"messages[{number}].topic")
 
     def _send(self, messages: Sequence[wire.NewMessage], answer: "asyncio.Future[Sent]") -> None:
         if not messages:
@@ -81,12 +87,11 @@ class Sending:
         return at, NewRecord(value, key, TimestampMs(timestamp), headers)
 
     def _delayed(self, number: int, message: wire.NewMessage, own: Headers, now_ms: int) -> Headers:
-        check_delays(self._node, self._node.image.topics[message.topic])
         asked = Asked(
             delay_ms=message.delay_ms if message.HasField("delay_ms") else None,
             deliver_at=message.deliver_at_ms if message.HasField("deliver_at_ms") else None,
         )
-        return asked_of(number, own, asked, now_ms=now_ms)
+        return asked_of(number, own, asked, now_ms=now_ms, caps=caps_of(self._node))[0]
 
 
 def _sent(shipment: Shipment) -> Sent:

@@ -28,6 +28,7 @@ from millpond.model.limits import KIB
 QUERY_FIELDS_MAX: Final = 32
 LOOK_BACK_BYTES: Final = 64 * KIB
 _NAME: Final = re.compile(rb'"([^"\\]{1,80})"\s*:')
+_SLASH: Final = re.compile("%2[fF]")
 
 
 class Call(NamedTuple):
@@ -100,6 +101,8 @@ class Table:
                     return methods, {name: unquote(text, errors="strict") for name, text in found.groupdict().items()}
                 except UnicodeDecodeError as error:
                     raise refusal_of(error, what="the path") from None
+        if (with_slashes := _SLASH.sub("/", path)) != path:  # a message id may come as one part of the path
+            return self._match(with_slashes)
         raise Refusal(404, "no_such_path", "nothing is at this path; /docs says what there is")
 
 

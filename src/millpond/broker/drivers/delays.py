@@ -77,6 +77,7 @@ MOVES_PER_TURN: Final = 500
 MOVED_BYTES: Final = 256 * 1024
 """Of records in one batch of moved messages, more or less."""
 SHELVES_BYTES_MAX: Final = 16 * MIB
+"""Of what is known about where records lie: four bytes for each that is not compressed."""
 SCAN_BYTES: Final = MIB
 HEADERS_PER_TURN: Final = 5_000
 CHECKPOINT_BYTES: Final = 64 * MIB
@@ -214,9 +215,8 @@ class PartitionDelays:
         some: list[tuple[Waiting, Record, Codec]] = []
         size = 0
         for each in messages:
-            shelf = self._shelves.at(each.place)
-            record = shelf.record(each.id)
-            some.append((each, record, shelf.codec))
+            record, codec = self._shelves.record(each.place, each.id)
+            some.append((each, record, codec))
             size += len(record.value or b"") + len(record.key or b"")
             if size >= MOVED_BYTES:
                 yield some
@@ -267,7 +267,7 @@ class PartitionDelays:
         return self._machine.first(count, after=after)
 
     def record_of(self, waiting: Waiting) -> Record:
-        return self._shelves.at(waiting.place).record(waiting.id)
+        return self._shelves.record(waiting.place, waiting.id)[0]
 
     def _find(self, id_: int) -> Waiting:
         self._require_loaded()
@@ -289,15 +289,17 @@ class PartitionDelays:
         """Carries on what waits and lies before an offset, as far as one round goes. How much may be removed then:
         nothing, while other replicas may lack what was carried on."""
         start = self._log.start_offset
-        if not self.is_loaded:
+        if not self.is_loaded or before <= start:
             return start
-        carried_bytes = 0
-        while carried_bytes < CARRIED_BYTES_MAX:
-            messages = self._machine.placed_before(before, count_max=CARRIES_PER_BATCH)
+        carried_bytes, last = 0, -1
+        while carried_bytes < CARRIED_BYTES_MAX and not self._is_closed:
+            messages = self._machine.placed_before(before, after=last, count_max=CARRIES_PER_BATCH)
             if not messages:
                 break
             self._carried, size = self._carry(messages)
             carried_bytes += size
+            last = messages[-1].id
+            await asyncio.sleep(0)
         if self._carried is not None:
             until = asyncio.get_running_loop().time() + CARRY_SECONDS_MAX
             with suppress(NotEnoughReplicasAfterAppend, RequestTimedOut):
@@ -308,11 +310,11 @@ class PartitionDelays:
         return min(self._partition.high_watermark, place) if place is not None else self._partition.high_watermark
 
     def _carry(self, messages: list[Waiting]) -> tuple[Appended, int]:
-        shelves = [self._shelves.at(each.place) for each in messages]
-        records = [shelf.record(each.id) for each, shelf in zip(messages, shelves, strict=True)]
+        found = [self._shelves.record(each.place, each.id) for each in messages]
+        records = [record for record, _ in found]
         ids = array("q", [each.id for each in messages])
         dues = array("q", [-each.due if each.is_recurring else each.due for each in messages])
-        batch = carried_batch(records, ids, dues, codec=shelves[0].codec, now=self._now())
+        batch = carried_batch(records, ids, dues, codec=found[0][1], now=self._now())
         appended = self._partition.append(batch, is_own=True)
         self._apply(Carried(appended.base_offset, ids, dues, memoryview(b"")))
         return appended, len(batch)
@@ -402,22 +404,30 @@ class PartitionDelays:
 
 
 class Shelves:
-    """The control batches whose records were asked for last."""
+    """Where records are in the control batches that were asked for last."""
 
     def __init__(self, partition: Partition) -> None:
         self._partition = partition
         self._by_place: OrderedDict[Offset, Shelf] = OrderedDict()
         self._size_bytes = 0
 
-    def at(self, place: Offset) -> Shelf:
+    def record(self, place: Offset, id_: int) -> tuple[Record, Codec]:
+        """And how its batch was compressed."""
         shelf = self._by_place.get(place)
-        if shelf is not None:
+        data = memoryview(b"")
+        if shelf is None or shelf.needs_control:
+            data = self._partition.log.read(place, bytes_max=1).data
+        if shelf is None:
+            shelf = self._put_up(place, data)
+        else:
             self._by_place.move_to_end(place)
-            return shelf
-        data = self._partition.log.read(place, bytes_max=1).data
-        fact = fact_of(data, 0, parse_header(data))
+        return shelf.record(id_, data), shelf.codec
+
+    def _put_up(self, place: Offset, data: memoryview) -> Shelf:
+        header = parse_header(data)
+        fact = fact_of(data, 0, header)
         assert isinstance(fact, Parked | Carried), f"no message is parked at {place} of {self._partition.at}"
-        shelf = self._by_place[place] = Shelf(fact, inflated_bytes_max=INFLATED_BYTES_MAX)
+        shelf = self._by_place[place] = Shelf(header, fact, inflated_bytes_max=INFLATED_BYTES_MAX)
         self._size_bytes += shelf.size_bytes
         while self._size_bytes > SHELVES_BYTES_MAX and len(self._by_place) > 1:
             self._size_bytes -= self._by_place.popitem(last=False)[1].size_bytes

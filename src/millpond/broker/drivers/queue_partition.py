@@ -13,12 +13,12 @@ from typing import Any, Final, NamedTuple, Protocol
 from millpond.broker.drivers.partition import Partition
 from millpond.broker.drivers.states import StateKey, States
 from millpond.core.delivery.encoding import decode, encode, encode_whole
-from millpond.core.delivery.headers import expired, lane_of
+from millpond.core.delivery.headers import NEITHER, Mentioned, is_expired, lane_of, mentioned
 from millpond.core.delivery.lanes import Offer
 from millpond.core.delivery.ledger import Change, Delivery, Ledger, Verdict
 from millpond.core.delivery.runs import Run
 from millpond.core.delivery.settings import DeliverySettings
-from millpond.core.delivery.states import Doomed, Outcome
+from millpond.core.delivery.states import Doomed, Lane, Outcome
 from millpond.model.errors import FencedState, MillpondError, NotLeader
 from millpond.model.ids import Offset
 from millpond.model.instant import Instant
@@ -34,6 +34,10 @@ ADMITTED_BYTES_MAX: Final = MIB
 """Looked at in one go, in groups that look at each message."""
 DECODED_MAX: Final = 8
 """Batches whose records are at hand, for those who take them one by one."""
+MENTIONED_MAX: Final = 1_000
+"""Batches of which it is known whether any message has a time to live."""
+HEADERS_COUNTED_MAX: Final = 1_000
+"""Batches that are looked through to tell how many messages there are where some are parked."""
 PAUSE_SECONDS: Final = 1.0
 """Before the dead-letter topic is tried again."""
 
@@ -78,6 +82,7 @@ class Surroundings(NamedTuple):
     states: States
     dead_letters: DeadLetters
     on_error: Callable[[BaseException], None]
+    ttl_ms_max: int
 
 
 class QueuePartition:
@@ -100,6 +105,8 @@ class QueuePartition:
         self._waiting: dict[asyncio.Future[None], None] = {}
         self._wakes = 0
         self._decoded: OrderedDict[int, list[Record]] = OrderedDict()
+        self._mentions: OrderedDict[int, Mentioned] = OrderedDict()
+        """By base offset."""
         self.failure: MillpondError | None = None
         """Why it is over, once it is."""
 
@@ -134,6 +141,21 @@ class QueuePartition:
             return 0
         written = parse_header(self.partition.read(Offset(start), bytes_max=1).data).max_timestamp
         return max(0, self._shared.clock.wall_ms() - written)
+
+    def depth(self, lane: Lane) -> int:
+        """Messages that could be handed out now, also those that nobody has looked at yet."""
+        ledger, end = self._ledger, self.partition.high_watermark
+        if lane is not Lane.NORMAL:
+            return ledger.depth(lane)
+        return ledger.depth(lane) + max(0, end - ledger.frontier) - self._parked()
+
+    def _parked(self) -> int:
+        """How many of the offsets that seem ready hold notes on delayed messages, as far as it is worth a look."""
+        ledger, end = self._ledger, self.partition.high_watermark
+        return sum(
+            ledger.ready_within(first, last) + max(0, last - max(first, ledger.frontier) + 1)
+            for first, last in parked_runs(self.partition, ledger.start, end)
+        )
 
     # Handing out
 
@@ -180,7 +202,11 @@ class QueuePartition:
                 continue
             if not want.whole_batches:
                 last = min(last, first + count_left - count - 1)
-            gone = [at for at in expired(data, position, header, wall_ms=now.wall_ms) if first <= at <= last]
+            gone = (
+                self._expired(data, position, header, first, last)
+                if self._mentioned(data, position, header).ttl
+                else ()
+            )
             for offset in gone:
                 ledger.expire(offset)
             runs = _between(first, last, gone)
@@ -193,9 +219,29 @@ class QueuePartition:
                 size += header.size
         return count, size
 
+    def _expired(self, data: memoryview, position: int, header: BatchHeader, first: int, last: int) -> list[int]:
+        """Messages of a batch that have outlived their time."""
+        records = self._decode(header.base_offset, data[position : position + header.size])
+        wall_ms, ttl_ms_max = self._shared.clock.wall_ms(), self._shared.ttl_ms_max
+        return [
+            each.offset
+            for each in records
+            if first <= each.offset <= last and is_expired(each, wall_ms=wall_ms, ttl_ms_max=ttl_ms_max)
+        ]
+
+    def _mentioned(self, data: memoryview, position: int, header: BatchHeader) -> Mentioned:
+        found = self._mentions.get(header.base_offset)
+        if found is None:
+            found = NEITHER if header.is_control else mentioned(data, position, header)
+            self._mentions[header.base_offset] = found
+            if len(self._mentions) > MENTIONED_MAX:
+                self._mentions.popitem(last=False)
+        return found
+
     def _admit(self) -> bool:
         """Lets more messages in; whether there were any."""
         ledger, end = self._ledger, self.partition.high_watermark
+        ledger.pass_done()
         if ledger.frontier >= end:
             return False
         if not self.settings.looks_at_messages:
@@ -207,7 +253,10 @@ class QueuePartition:
         now_ms = self._shared.clock.wall_ms()
         part = self.partition.read(Offset(ledger.frontier), bytes_max=ADMITTED_BYTES_MAX)
         for position, header in _batches(part.data):
-            if not header.is_control:
+            if not self.settings.is_ordered_by_key and not self._mentioned(part.data, position, header).priority:
+                written = min(header.max_timestamp, now_ms)
+                ledger.admit_plain(header.base_offset, header.last_offset, written_wall_ms=written)
+            elif not header.is_control:
                 for record in decode_batch(part.data, position):
                     if record.offset >= ledger.frontier:
                         lane, written = lane_of(record.headers), min(record.timestamp, now_ms)
@@ -414,6 +463,20 @@ class QueuePartition:
 
     def _now(self) -> Instant:
         return Instant(self._shared.clock.monotonic_ms(), self._shared.clock.wall_ms())
+
+
+def parked_runs(partition: Partition, first: int, end: int) -> Iterator[tuple[int, int]]:
+    """Offsets of notes on delayed messages, where a topic has any; of the first so many batches."""
+    at, seen = max(first, partition.log.start_offset), 0
+    while partition.config.delay and at < end and seen < HEADERS_COUNTED_MAX:
+        part = partition.read(Offset(at), bytes_max=ADMITTED_BYTES_MAX)
+        for _, header in _batches(part.data):
+            seen += 1
+            if header.is_control:
+                yield max(at, header.base_offset), min(header.last_offset, end - 1)
+        if part.next_offset <= at:
+            return
+        at = part.next_offset
 
 
 def _retrieve(keeping: "asyncio.Task[None]") -> None:

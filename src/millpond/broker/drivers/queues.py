@@ -6,18 +6,20 @@ Driven by broker/operations, and by the metadata log through `follow`.
 
 import asyncio
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from millpond.broker.drivers.metadata import MetadataLog
 from millpond.broker.drivers.partition import Partition
 from millpond.broker.drivers.queue_partition import KIND, QueuePartition, Surroundings
 from millpond.core.delivery.encoding import first_unfinished
 from millpond.core.delivery.settings import DeliverySettings
-from millpond.core.metadata.broker_configs import layers
+from millpond.core.metadata.broker_configs import layers, whole
 from millpond.core.metadata.group_configs import Expired, GroupConfig, Order, StartAt, group_config
 from millpond.core.metadata.image import Image
 from millpond.model.errors import CoordinatorUnavailable, NotLeader
 from millpond.model.ids import Offset, TimestampMs
 
+CONFIGS_MAX = 10_000
 GRAVEYARD = ".dlq"
 """A topic of dead letters has none of its own, unless it is named: what nobody can use there stays where it is."""
 
@@ -28,10 +30,24 @@ class Queues:
         self._static = static
         self._shared = shared
         self._open: dict[tuple[str, Partition], asyncio.Task[QueuePartition]] = {}
+        self.lock_ms_max = whole("millpond.visibility.max.ms", static)
+        self._configs: dict[str, GroupConfig] = {}
+        """What groups that were asked for are told, as long as nobody changes a setting."""
+        self._settings_seen: tuple[object, object] = ((), ())
 
     def config(self, group: str) -> GroupConfig:
         image = self._metadata.image
-        return group_config(image, layers(image, self._static).merged(), group)
+        groups, brokers = self._settings_seen
+        if groups is not image.group_configs or brokers is not image.broker_configs:
+            self._configs, self._settings_seen = {}, (image.group_configs, image.broker_configs)
+        found = self._configs.get(group)
+        if found is None:
+            if len(self._configs) >= CONFIGS_MAX:
+                self._configs.clear()
+            found = group_config(image, layers(image, self._static).merged(), group)
+            found = replace(found, lock_ms=min(found.lock_ms, self.lock_ms_max))
+            self._configs[group] = found
+        return found
 
     def open_at(self, group: str, partition: Partition) -> QueuePartition | None:
         """If it is open already."""
@@ -59,12 +75,16 @@ class Queues:
         while True:
             config = self.config(group)
             settings = delivery_settings(config, partition.at.topic)
-            start = _first_offset(config, partition, self._shared.clock.wall_ms())
+            start = self.beginning(group, partition)
             queue = QueuePartition(group, partition, settings, self._shared, start=start)
             await queue.open()
             if delivery_settings(self.config(group), partition.at.topic) == settings:
                 return queue
             queue.end(CoordinatorUnavailable(f"the settings of {group} changed meanwhile"))
+
+    def beginning(self, group: str, partition: Partition) -> Offset:
+        """Where the group begins that was never here."""
+        return _first_offset(self.config(group), partition, self._shared.clock.wall_ms())
 
     async def acknowledged_by_all(self, partition: Partition) -> Offset:
         """No group has to have what is before this any more, and that is kept; the log's start where none has come."""

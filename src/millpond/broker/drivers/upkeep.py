@@ -5,7 +5,8 @@ One log after another, so that upkeep never crowds out clients. Driven by app, w
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
 
 from millpond.broker.drivers.delays import DelayKeeper
 from millpond.broker.drivers.metadata import MetadataLog
@@ -15,6 +16,9 @@ from millpond.broker.drivers.queues import Queues
 from millpond.model.errors import CoordinatorUnavailable, LogClosed, NotLeader, StorageError
 from millpond.model.ids import Offset
 from millpond.model.ports import Clock
+
+ACKNOWLEDGED_SECONDS: Final = 3.0
+"""How soon messages are gone that every queue group has acknowledged, where a topic keeps none of those."""
 
 
 async def keep_up(
@@ -27,20 +31,31 @@ async def keep_up(
     pause_seconds: float,
     on_error: Callable[[BaseException], None],
 ) -> None:
+    turns = max(1, round(pause_seconds / ACKNOWLEDGED_SECONDS))
     while True:
-        await asyncio.sleep(pause_seconds)
+        for _ in range(turns):
+            await asyncio.sleep(pause_seconds / turns)
+            for partition in [each for each in partitions if each.config.retains_unacknowledged]:
+                await _do(remove_acknowledged(partition, queues), on_error)
         partitions.open_what_failed(metadata.image)
         delays.look()
         for partition in list(partitions):
-            try:
-                await remove_acknowledged(partition, queues)
-                until = await removable(partition, clock.wall_ms())
-                await partition.log.upkeep(now_ms=clock.wall_ms(), until=until)
-                await partition.log.compact(now_ms=clock.wall_ms(), until=partition.high_watermark)
-            except (LogClosed, NotLeader, CoordinatorUnavailable):
-                continue  # its topic was deleted meanwhile, or another broker leads it, or its queues
-            except StorageError as error:
-                on_error(error)
+            await _do(_tend(partition, clock), on_error)
+
+
+async def _do(work: Coroutine[Any, Any, None], on_error: Callable[[BaseException], None]) -> None:
+    try:
+        await work
+    except (LogClosed, NotLeader, CoordinatorUnavailable):
+        pass  # its topic was deleted meanwhile, or another broker leads it, or its queues
+    except StorageError as error:
+        on_error(error)
+
+
+async def _tend(partition: Partition, clock: Clock) -> None:
+    until = await removable(partition, clock.wall_ms())
+    await partition.log.upkeep(now_ms=clock.wall_ms(), until=until)
+    await partition.log.compact(now_ms=clock.wall_ms(), until=partition.high_watermark)
 
 
 async def remove_acknowledged(partition: Partition, queues: Queues) -> None:
@@ -48,9 +63,14 @@ async def remove_acknowledged(partition: Partition, queues: Queues) -> None:
     if not partition.config.retains_unacknowledged or partition.leading is None:
         return
     start = await queues.acknowledged_by_all(partition)
+    if partition.config.delay and start > partition.log.start_offset:
+        # What is parked there waits for its time, not for a queue.
+        start = (
+            partition.log.start_offset
+            if partition.delays is None
+            else min(start, await partition.delays.make_way(start))
+        )
     if start > partition.log.start_offset:
-        if partition.delays is not None:
-            await partition.delays.make_way(start)
         await partition.log.delete_before(start)
 
 

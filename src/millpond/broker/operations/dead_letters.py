@@ -7,6 +7,7 @@ Driven by broker/drivers/queue_partition.py.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Final
 
 from millpond.broker.drivers.metadata import MetadataLog
@@ -14,6 +15,8 @@ from millpond.broker.drivers.partition import Partition
 from millpond.broker.drivers.partitions import PartitionTable
 from millpond.broker.drivers.producer_ids import ProducerIds
 from millpond.broker.operations.produce import begin, finish
+from millpond.core.delivery.delay_headers import ASKING
+from millpond.core.delivery.headers import TTL_MS
 from millpond.core.delivery.runs import Run
 from millpond.core.delivery.states import Doomed
 from millpond.core.metadata.broker_configs import layers
@@ -26,6 +29,7 @@ from millpond.model.errors import (
     InvalidReplicationFactor,
     MillpondError,
     NotLeader,
+    RequestError,
     TopicAlreadyExists,
 )
 from millpond.model.ids import Offset, ProducerEpoch, ProducerId, Sequence, TimestampMs
@@ -40,6 +44,7 @@ TIMEOUT_MS: Final = 5_000
 HEADER_BYTES_MAX: Final = 64 * KIB
 """As much more than the messages of their topics may letters have."""
 PREFIX: Final = "millpond-dead-"
+LETTER_TTL: Final = PREFIX + "ttl-ms"
 SEQUENCES: Final = 1 << 31
 DUPLICATE: Final = DuplicateSequence.kafka_code
 
@@ -100,8 +105,9 @@ class DeadLetterTopics:
         found = _read(partition, run.first, last)
         for offset in range(run.first, last + 1):
             record = found.get(offset)
-            why = run.value.reason if record is not None else f"{run.value.reason}; it is no longer in its log"
+            why = run.value.reason if record is not None else f"{run.value.reason}; its log has it no more"
             told = {
+                "origin": f"{partition.at.topic}/{partition.at.partition}/{offset}",
                 "topic": partition.at.topic,
                 "partition": str(partition.at.partition),
                 "offset": str(offset),
@@ -109,8 +115,7 @@ class DeadLetterTopics:
                 "error": why,
                 "group": group,
             }
-            own = () if record is None else (each for each in record.headers if not each[0].startswith(PREFIX))
-            headers = (*own, *((PREFIX + name, value.encode()) for name, value in told.items()))
+            headers = (*_own(record), *((PREFIX + name, value.encode()) for name, value in told.items()))
             timestamp = TimestampMs(self._clock.wall_ms())
             yield NewRecord(
                 None if record is None else record.value,
@@ -176,6 +181,16 @@ class DeadLetterTopics:
             raise NotLeader(f"{topic.name}-{number} did not take a letter: {codes or 'no answer'}")
 
 
+def _own(record: Record | None) -> Iterator[tuple[str, bytes | None]]:
+    """The message's headers, as far as a letter has them. It waits for nothing any more; and its life is over only
+    where a redrive gives it back, so whoever reads letters gets all of them."""
+    for name, value in () if record is None else record.headers:
+        if name == TTL_MS:
+            yield LETTER_TTL, value
+        elif not name.startswith(PREFIX) and name not in ASKING:
+            yield name, value
+
+
 def _read(partition: Partition, first: int, last: int) -> dict[int, Record]:
     """As far as they are still there."""
     found: dict[int, Record] = {}
@@ -184,7 +199,8 @@ def _read(partition: Partition, first: int, last: int) -> dict[int, Record]:
         part = partition.log.read(Offset(at), bytes_max=MIB)
         for position, header in iter_batches(part.data):
             if header.base_offset <= last and not header.is_control:
-                found |= {record.offset: record for record in decode_batch(part.data, position)}
+                with suppress(RequestError):  # what nobody can read leaves letters without a value, and holds up none
+                    found |= {record.offset: record for record in decode_batch(part.data, position)}
         if part.next_offset <= at:
             break
         at = part.next_offset

@@ -116,10 +116,8 @@ async def add_queues(to: Exposition, node: Node) -> None:
     for turn, queue in enumerate(node.queues, start=1):
         ledger, partition = queue.ledger, queue.partition
         labels = (queue.group, partition.at.topic, str(partition.at.partition))
-        unlooked = max(0, partition.high_watermark - ledger.frontier)
         for lane in Lane:
-            ready = ledger.depth(lane) + (unlooked if lane is Lane.NORMAL else 0)
-            to.add(catalogue.QUEUE_READY, (*labels, lane.name.lower()), ready)
+            to.add(catalogue.QUEUE_READY, (*labels, lane.name.lower()), queue.depth(lane))
         to.add(catalogue.QUEUE_IN_FLIGHT, labels, ledger.leased)
         to.add(catalogue.QUEUE_UNFINISHED, labels, ledger.begun)
         to.add(catalogue.QUEUE_OLDEST_SECONDS, labels, queue.oldest_ms() / 1000)

@@ -13,14 +13,16 @@ from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from millpond.broker.drivers.queue_links import Depth, Looked, Lost, Saying
-from millpond.broker.drivers.queue_partition import KIND, Held, Taken, Want
+from millpond.broker.drivers.queue_partition import KIND, Held, Taken, Want, parked_runs
 from millpond.broker.node import Node
 from millpond.broker.operations import share
+from millpond.core.delivery.delay_headers import told
 from millpond.core.delivery.sessions import PartitionId
-from millpond.core.delivery.states import Outcome, Waiting
+from millpond.core.delivery.states import Lane, Outcome, Waiting
 from millpond.core.metadata.image import Topic
 from millpond.model.errors import LeaseLost, MillpondError, NotLeader, UnknownTopicOrPartition
-from millpond.protocol.records import Record, decode_batch
+from millpond.protocol.records import Record, decode_batch, parse_header
+from millpond.protocol.records.header import MOVED
 
 PATIENCE_SECONDS: Final = 10.0
 """How long somebody who leads is looked for."""
@@ -43,6 +45,8 @@ class Handed(NamedTuple):
     partition: int
     records: list[tuple[Record, int]]
     """Each with its attempt."""
+    ids: Mapping[int, int]
+    """Of those that were delayed, by offset: the offset that their producer was told."""
 
 
 # Messages out
@@ -132,14 +136,27 @@ async def _handed(
     here = node.partitions.with_id(topic.topic_id, partition) if leader == node.node_id else None
     queue = None if here is None else node.queues.open_at(group, here)
     if queue is not None:
-        return Handed(partition, queue.records(taken))
+        found = queue.records(taken)
+        return Handed(partition, found, _ids(taken, found))
     attempts = {at: each.attempt for each in taken.deliveries for at in range(each.first, each.last + 1)}
     records = [each for batch in taken.batches.values() for each in decode_batch(batch) if each.offset in attempts]
     if len(records) < len(attempts):
         gaps = attempts.keys() - {each.offset for each in records}
         await settle(node, group, topic, [Lease(partition, at, want.holder) for at in gaps], Saying(Outcome.GAP))
     order: dict[int, Record] = {each.offset: each for each in records}
-    return Handed(partition, [(order[at], attempt) for at, attempt in attempts.items() if at in order])
+    found = [(order[at], attempt) for at, attempt in attempts.items() if at in order]
+    return Handed(partition, found, _ids(taken, found))
+
+
+def _ids(taken: Taken, records: Sequence[tuple[Record, int]]) -> dict[int, int]:
+    """Headers say it, and count only in batches that nobody but a broker can write."""
+    headers = [header for batch in taken.batches.values() if (header := parse_header(batch)).attributes & MOVED]
+    return {
+        record.offset: told(record.headers)[0]
+        for header in headers
+        for record, _ in records
+        if header.base_offset <= record.offset <= header.last_offset
+    }
 
 
 async def _wait(node: Node, leader: int, group: str, topic_id: bytes, marks: Mapping[int, int], until: float) -> None:
@@ -257,7 +274,12 @@ async def _settle_one(
     if isinstance(partition, MillpondError):
         return partition
     try:
-        queue = node.queues.open_at(group, partition) or await node.queues.at(group, partition)
+        queue = node.queues.open_at(group, partition)
+        if queue is None:
+            # Nobody has anything of a group that never was here; and a wrong name begins none.
+            if not any(key.partition == number for key in await node.states.find(KIND, group=group, topic_id=topic_id)):
+                return list(held)
+            queue = await node.queues.at(group, partition)
         return await queue.settle(
             held, saying.outcome, delay_ms=saying.delay_ms, lock_ms=saying.lock_ms, reason=saying.reason
         )
@@ -287,23 +309,28 @@ async def _depths(node: Node, leader: int, group: str, topic_id: bytes, partitio
 
 
 async def depths_here(node: Node, group: str, topic_id: bytes, partitions: Sequence[int]) -> list[Depth]:
-    """A group that was never here is not begun by being looked at."""
+    """A group that was never here is not begun by being looked at: all that it would find is ready."""
     known = {key.partition for key in await node.states.find(KIND, group=group, topic_id=topic_id)}
     found: list[Depth] = []
-    for number in known.intersection(partitions):
+    for number in partitions:
         partition = node.find("", topic_id, number)
         if isinstance(partition, MillpondError):
+            continue
+        if number not in known:
+            start, end = node.queues.beginning(group, partition), partition.high_watermark
+            parked = sum(last - first + 1 for first, last in parked_runs(partition, start, end))
+            ready = max(0, end - start - parked)
+            found.append(Depth(number, ready=ready, leased=0, waiting=0, doomed=0, start=start, end=start))
             continue
         try:
             queue = node.queues.open_at(group, partition) or await node.queues.at(group, partition)
         except MillpondError:
             continue
         ledger = queue.ledger
-        unlooked = max(0, partition.high_watermark - ledger.frontier)
         found.append(
             Depth(
                 partition=number,
-                ready=ledger.ready + unlooked,
+                ready=sum(map(queue.depth, Lane)),
                 leased=ledger.leased,
                 waiting=sum(len(run) for run in ledger.open_runs() if isinstance(run.value, Waiting)),
                 doomed=ledger.doomed_count,

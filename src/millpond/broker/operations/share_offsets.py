@@ -34,17 +34,17 @@ class Place(NamedTuple):
 
 
 async def describe(node: Node, group: str) -> list[Place]:
-    """All that is kept of the group."""
+    """All that is kept of the group, by topic and partition."""
     kept = await node.states.find(KIND, group=group)
     if not kept and node.groups.describe(group) is None:
         raise GroupNotFound(f"there is no share group {group[:80]!r}")
     places = []
-    for key, document in sorted(kept.items()):
+    for key, document in kept.items():
         topic = node.image.topics_by_id.get(key.topic_id)
         if topic is not None:
             start = first_unfinished(document)
             places.append(Place(topic, key.partition, start, _lag(node, topic.name, key.partition, start)))
-    return places
+    return sorted(places, key=lambda each: (each.topic.name, each.partition))
 
 
 def _lag(node: Node, topic: str, partition: int, start: int) -> int:

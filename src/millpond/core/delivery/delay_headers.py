@@ -29,8 +29,9 @@ NEXT_AT: Final = "millpond-next-at"
 
 MARKS: Final = (b"millpond-d", b"millpond-c")
 """One of these bytes is in every batch that wants a delay."""
-_ASKING: Final = frozenset({DELAY, DELIVER_AT, CRON})
-_TOLD: Final = frozenset({MESSAGE_ID, SENT_AT, NEXT_AT})
+ASKING: Final = frozenset({DELAY, DELIVER_AT, CRON})
+"""A record has one of them at most."""
+TOLD: Final = frozenset({MESSAGE_ID, SENT_AT, NEXT_AT})
 _DIGITS_MAX: Final = 16
 _ADDED_MAX: Final = 3
 MOMENT_FIRST: Final = 1
@@ -49,7 +50,7 @@ class Plan(NamedTuple):
 
 def plans(records: Sequence[Record], *, now: int, delay_ms_max: int) -> list[Plan] | None:
     """When each record is due, which is now for those that do not say; None where none of them does."""
-    found = [_plan(record.headers, now, delay_ms_max) for record in records]
+    found = [plan(record.headers, now=now, delay_ms_max=delay_ms_max) for record in records]
     if not any(found):
         return None
     for record in records:
@@ -70,23 +71,24 @@ def headers_told(headers: Headers, *, message_id: str, sent_at: int, next_at: in
     own = [(MESSAGE_ID, message_id.encode()), (SENT_AT, b"%d" % sent_at)]
     if next_at is not None:
         own.append((NEXT_AT, b"%d" % next_at))
-    return (*(each for each in headers if each[0] not in _TOLD), *own)
+    return (*(each for each in headers if each[0] not in TOLD), *own)
 
 
 def told(headers: Iterable[tuple[str, bytes | None]]) -> tuple[int, int | None]:
     """Of a delivered record: the offset in its message id, and when it comes next."""
-    said = {name: value for name, value in headers if name in _TOLD and value is not None}
+    said = {name: value for name, value in headers if name in TOLD and value is not None}
     offset = int(said[MESSAGE_ID].rpartition(b"/")[2])
     return offset, int(said[NEXT_AT]) if NEXT_AT in said else None
 
 
-def _plan(headers: Headers, now: int, delay_ms_max: int) -> Plan | None:
-    asked = [(name, _text(name, value)) for name, value in headers if name in _ASKING]
+def plan(headers: Headers, *, now: int, delay_ms_max: int) -> Plan | None:
+    """What one record asks for, if anything."""
+    asked = [(name, _text(name, value)) for name, value in headers if name in ASKING]
     if not asked:
         return None
     if len(asked) > 1:
         names = " and ".join(name for name, _ in asked[:3])
-        raise InvalidRecord(f"a record has the headers {names}; allowed is one of {', '.join(sorted(_ASKING))}, once")
+        raise InvalidRecord(f"a record has the headers {names}; allowed is one of {', '.join(sorted(ASKING))}, once")
     name, text = asked[0]
     if name == CRON:
         return Plan(Schedule.parse(text).after(now), is_recurring=True)

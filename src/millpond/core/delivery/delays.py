@@ -11,7 +11,7 @@ first, `wind` until it is done, and then `due`.
 """
 
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from itertools import compress
 from typing import Final, NamedTuple
@@ -179,10 +179,13 @@ class Delays:
         """The next that come due, in order."""
         return [self._waiting(each) for each in self._wheel.first(count, after=after)]
 
-    def placed_before(self, offset: Offset, *, count_max: int) -> list[Waiting]:
-        """Messages whose records lie in control batches before an offset."""
+    def placed_before(self, offset: Offset, *, after: int, count_max: int) -> list[Waiting]:
+        """Messages whose records lie in control batches before an offset: the next ones behind an id."""
         found: list[Waiting] = []
-        for row, place in enumerate(self._places):
+        for row in range(bisect_right(self._ids, after), len(self._ids)):
+            id_, place = self._ids[row], self._places[row]
+            if offset <= place <= id_:
+                break  # it lies where it was parked, and so do those behind it, or further on
             if place < offset and self._dues[row] != DONE:
                 found.append(self._read(row))
                 if len(found) == count_max:

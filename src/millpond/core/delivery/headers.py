@@ -5,19 +5,20 @@ than its headers.
 """
 
 import re
-from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from millpond.core.delivery.states import Lane
+from millpond.model.errors import RequestError
+from millpond.model.limits import INFLATED_BYTES_MAX
 from millpond.model.ports import Buffer
-from millpond.protocol.compression import Codec
-from millpond.protocol.records import BatchHeader, Headers, Record, decode_batch
+from millpond.protocol.compression import Codec, decompress
+from millpond.protocol.records import HEADER_BYTES, BatchHeader, Headers, Record
 
 PRIORITY: Final = "millpond-priority"
 TTL_MS: Final = "millpond-ttl-ms"
 
 _NAMES: Final = {b"high": Lane.HIGH, b"normal": Lane.NORMAL, b"low": Lane.LOW}
-_HAS_TTL: Final = re.compile(re.escape(TTL_MS.encode()))
+_MENTIONED: Final = re.compile(b"%b|%b" % (PRIORITY.encode(), TTL_MS.encode()))
 _NUMBER_CHARS_MAX: Final = 15
 
 
@@ -45,15 +46,31 @@ def ttl_ms(headers: Headers) -> int | None:
     return int(value) if value is not None and value.isdigit() and len(value) <= _NUMBER_CHARS_MAX else None
 
 
-def expired(buffer: Buffer, position: int, header: BatchHeader, *, wall_ms: int) -> Iterator[int]:
-    """Offsets of a batch's messages that have outlived their time; without looking at each where none has any."""
-    if header.codec is Codec.NONE and _HAS_TTL.search(buffer, position, position + header.size) is None:
-        return
-    for record in decode_batch(buffer, position):
-        if is_expired(record, wall_ms=wall_ms):
-            yield record.offset
+class Mentioned(NamedTuple):
+    """Which of these names a batch holds, as a header or by chance."""
+
+    priority: bool
+    ttl: bool
 
 
-def is_expired(record: Record, *, wall_ms: int) -> bool:
+NEITHER: Final = Mentioned(priority=False, ttl=False)
+
+
+def mentioned(buffer: Buffer, position: int, header: BatchHeader) -> Mentioned:
+    """Without decoding any record: of most batches that is all there is to know."""
+    data, begin, end = buffer, position, position + header.size
+    if header.codec is not Codec.NONE:
+        content = memoryview(buffer)[position + HEADER_BYTES : end]
+        try:
+            data = decompress(header.codec, content, bytes_max=INFLATED_BYTES_MAX)
+        except RequestError:
+            return NEITHER  # nobody can read it
+        begin, end = 0, len(data)
+    found = {each[0] for each in _MENTIONED.finditer(data, begin, end)} if _MENTIONED.search(data, begin, end) else ()
+    return Mentioned(PRIORITY.encode() in found, TTL_MS.encode() in found) if found else NEITHER
+
+
+def is_expired(record: Record, *, wall_ms: int, ttl_ms_max: int) -> bool:
+    """A life beyond the cap ends there."""
     span_ms = ttl_ms(record.headers)
-    return span_ms is not None and record.timestamp + span_ms <= wall_ms
+    return span_ms is not None and record.timestamp + min(span_ms, ttl_ms_max) <= wall_ms

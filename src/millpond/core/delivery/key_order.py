@@ -31,6 +31,12 @@ class KeyOrder:
     def is_behind(self, offset: int) -> bool:
         return offset in self._offsets_behind
 
+    def in_front(self, first: int, last: int) -> list[int]:
+        """Which of these offsets are, in order."""
+        if last - first < len(self._key_of):
+            return [each for each in range(first, last + 1) if each in self._key_of]
+        return sorted(each for each in self._key_of if first <= each <= last)
+
     def admit(self, offset: int, key: bytes | None, lane: Lane) -> bool:
         """Whether it is in front; otherwise it is kept here until those before it are done."""
         if key is None:

@@ -44,6 +44,9 @@ class Lanes:
     def depth(self, lane: Lane) -> int:
         return self._runs[lane].size
 
+    def size_within(self, first: int, last: int) -> int:
+        return sum(len(run) for runs in self._runs.values() for run in runs.overlapping(first, last))
+
     @property
     def first(self) -> int | None:
         """The lowest offset of all."""

@@ -10,7 +10,7 @@ Pure: the caller passes `now`, keeps the changes, and buries the doomed. Driven 
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import Final, NamedTuple
 
 from millpond.core.delivery.key_order import Behind, KeyOrder
@@ -30,6 +30,9 @@ RUNS_MAX: Final = 50_000
 
 DOOMED_MAX: Final = 2_000
 """Nor while so many wait for the dead-letter topic, each with its reason."""
+
+DEADLINES_MIN: Final = 1_000
+"""Fewer deadlines of leases that are over are not worth a sweep."""
 
 SEQUENCES: Final = 1 << 31
 """Numbers of letters begin anew after so many."""
@@ -127,6 +130,9 @@ class Ledger:
     def depth(self, lane: Lane) -> int:
         return self._lanes.depth(lane)
 
+    def ready_within(self, first: int, last: int) -> int:
+        return self._lanes.size_within(first, last)
+
     @property
     def unfinished(self) -> int:
         """Messages that were let in and are not done."""
@@ -192,6 +198,28 @@ class Ledger:
                 self._open.set(offset, offset, renewed)
             case Waiting():
                 self._open.set(offset, offset, Waiting(state.attempts, lane, state.due_wall_ms, state.until_ms))
+
+    def admit_plain(self, first: int, last: int, *, written_wall_ms: int) -> None:
+        """Messages that say nothing of a priority, all at once, in a group that looks at them but not at keys. Offsets
+        that have none may be among them: they are skipped when they come up."""
+        assert self._keys is None
+        first = max(first, self.frontier)
+        if first > last:
+            return
+        self.skip_until(first)
+        self.frontier = last + 1
+        self._lanes.mark(first, written_wall_ms, start=self.start)
+        for run in self._open.overlapping(first, last):
+            if isinstance(run.value, Ready):
+                self._lanes.add(run.first, run.last, Lane.NORMAL)
+        if last >= self.end:
+            self._lanes.add(max(first, self.end), last, Lane.NORMAL)
+
+    def pass_done(self) -> None:
+        """What was done with before a restart needs no second look."""
+        if self.frontier < self.end:
+            following = self._open.first_from(self.frontier)
+            self.frontier = self.end if following is None else following
 
     def skip_until(self, offset: int) -> None:
         """There are no messages from the frontier up to here."""
@@ -383,7 +411,7 @@ class Ledger:
     def _set(self, first: int, last: int, state: State | None) -> None:
         self._replace(first, last, state)
         if state is None and self._keys is not None:
-            for offset in range(first, last + 1):
+            for offset in self._keys.in_front(first, last):
                 self._let_through(self._keys.finish(offset))
 
     def _replace(self, first: int, last: int, state: State | None) -> None:
@@ -414,11 +442,22 @@ class Ledger:
             case Leased():
                 self.leased += last - first + 1
                 self._held[state.holder] += last - first + 1
-                heappush(self._deadlines, (state.until_ms, first, last))
+                self._note_deadline(state.until_ms, first, last)
             case Waiting():
-                heappush(self._deadlines, (state.until_ms, first, last))
+                self._note_deadline(state.until_ms, first, last)
             case Doomed():
                 self.doomed_count += last - first + 1
+
+    def _note_deadline(self, until_ms: int, first: int, last: int) -> None:
+        """Those of leases that were settled stay until their time comes, or until they are most of all."""
+        heappush(self._deadlines, (until_ms, first, last))
+        if len(self._deadlines) > DEADLINES_MIN + 2 * len(self._open):
+            self._deadlines = [
+                (state.until_ms, first, last)
+                for first, last, state in self._open
+                if isinstance(state, Leased | Waiting)
+            ]
+            heapify(self._deadlines)
 
     def _let_through(self, following: Behind | None) -> None:
         """It is in front among those of its key now; unless it is done, and then the next one is."""

@@ -53,6 +53,11 @@ FORMAT: Final = 1
 CHECKPOINT_ROWS_MAX: Final = 40_000
 """In one control batch: a megabyte."""
 
+_AFTER_VALUE: Final = 1
+"""Behind the value of a control record: that it has no headers."""
+_SHELF_BYTES: Final = 400
+"""More or less, of a shelf without its records."""
+
 Numbers: TypeAlias = "array[int]"
 
 _KEY: Final = struct.Struct("!hh")
@@ -234,17 +239,25 @@ def is_of_delays(attributes: int) -> bool:
 
 
 class Shelf:
-    """The records of one control batch, inflated, each decoded when it is asked for."""
+    """Where the records of one control batch are, so that each is decoded when it is asked for, and no other.
 
-    __slots__ = ("_data", "_header", "_ids", "_starts", "codec")
+    Of a batch that is not compressed four bytes a record are kept, and the log is read again for each; what is
+    compressed is kept inflated.
+    """
 
-    def __init__(self, fact: Parked | Carried, *, inflated_bytes_max: int) -> None:
+    __slots__ = ("_begin", "_header", "_ids", "_inflated", "_starts", "codec")
+
+    def __init__(self, control: BatchHeader, fact: Parked | Carried, *, inflated_bytes_max: int) -> None:
         header = parse_header(fact.batch)
         content, self.codec = fact.batch[HEADER_BYTES : header.size], header.codec
-        inflated = self.codec is not Codec.NONE
-        self._data = decompress(self.codec, content, bytes_max=inflated_bytes_max) if inflated else bytes(content)
         self._header = header
-        self._starts = kernel.record_starts(self._data, header.record_count)
+        self._begin = control.size - _AFTER_VALUE - len(fact.batch) + HEADER_BYTES
+        """Of the records within the control batch: the producer's batch is the last thing in it."""
+        self._inflated: bytes | None = None
+        if self.codec is not Codec.NONE:
+            self._inflated = decompress(self.codec, content, bytes_max=inflated_bytes_max)
+        inflated = bytes(content) if self._inflated is None else self._inflated
+        self._starts = kernel.record_starts(inflated, header.record_count)
         self._ids: Sequence[int]
         match fact:
             case Carried():
@@ -254,13 +267,23 @@ class Shelf:
 
     @property
     def size_bytes(self) -> int:
-        return len(self._data) + 4 * len(self._starts)
+        return _SHELF_BYTES + len(self._inflated or b"") + 4 * len(self._starts)
 
-    def record(self, id_: int) -> Record:
+    @property
+    def needs_control(self) -> bool:
+        return self._inflated is None
+
+    def record(self, id_: int, control: memoryview) -> Record:
+        """`control` is the batch as it lies in the log, where that is needed."""
         number, header = self._ids.index(id_), self._header
+        first, end = self._starts[number], self._starts[number + 1]
+        if self._inflated is None:
+            content = bytes(control[self._begin + first : self._begin + end])
+        else:
+            content = self._inflated[first:end]
         return kernel.decode_one(
-            self._data,
-            self._starts[number],
+            content,
+            0,
             base_offset=header.base_offset,
             base_timestamp=header.base_timestamp,
             append_time=header.max_timestamp if header.is_log_append_time else None,

@@ -45,6 +45,11 @@ class Runs(Generic[Value]):
     def first(self) -> Run[Value] | None:
         return Run(self._firsts[0], self._lasts[0], self._values[0]) if self._firsts else None
 
+    def first_from(self, offset: int) -> int | None:
+        """The first offset of all from there on."""
+        index = bisect_left(self._lasts, offset)
+        return None if index == len(self._lasts) else max(offset, self._firsts[index])
+
     def at(self, offset: int) -> Value | None:
         index = bisect_right(self._firsts, offset) - 1
         return self._values[index] if index >= 0 and self._lasts[index] >= offset else None

@@ -35,7 +35,7 @@ class DeliverySettings:
 
     @property
     def looks_at_messages(self) -> bool:
-        """Each message is looked at before it is handed out; otherwise only their offsets are."""
+        """Messages are looked at before they are handed out; otherwise only their offsets are."""
         return self.is_ordered_by_key or self.priority is not Priority.OFF
 
     def backoff_after(self, attempts: int, chance: float) -> int:

@@ -14,7 +14,7 @@ from millpond.core.metadata.group_configs import GROUP_KEYS, check_group_togethe
 from millpond.core.metadata.image import Image
 from millpond.core.metadata.topic_configs import TOPIC_KEYS, check_together, effective
 from millpond.model.errors import InvalidSetting
-from millpond.model.limits import PARTITIONS_PER_TOPIC_MAX
+from millpond.model.limits import PARTITIONS_PER_TOPIC_MAX, VISIBILITY_MS_MAX
 
 _NOTHING: Mapping[str, str] = {}
 THROTTLED_RATE = "follower.replication.throttled.rate"
@@ -175,6 +175,22 @@ _OWN = (
         "The longest that a record may ask to be delayed; a year.",
         most=1 << 50,
     ),
+    _own(
+        "millpond.ttl.max.ms",
+        _LONG,
+        "31536000000",
+        "The longest life of a message of a queue (millpond-ttl-ms): one that asks for more has so much; a year.",
+        least=1,
+        most=1 << 50,
+    ),
+    _own(
+        "millpond.visibility.max.ms",
+        _LONG,
+        str(VISIBILITY_MS_MAX),
+        "The longest that a message of a queue may be its consumer's at a time, whatever it or its group asks for.",
+        least=100,
+        most=VISIBILITY_MS_MAX,
+    ),
     _own("fetch.max.bytes", _INT, "57671680", "The most bytes one fetch answers.", least=1024),
     _own("socket.request.max.bytes", _INT, "104857600", "The largest request.", least=1),
     _own(
@@ -237,6 +253,13 @@ def value_of(name: str, static: Mapping[str, str]) -> Value:
     """Of a setting that is the broker's own."""
     key = BROKER_KEYS[name]
     return parse(key, static.get(name, key.default))
+
+
+def whole(name: str, static: Mapping[str, str]) -> int:
+    """The same, where it is a number."""
+    value = value_of(name, static)
+    assert isinstance(value, int), (name, value)
+    return value
 
 
 def _key(name: str) -> ConfigKey:

@@ -193,8 +193,8 @@ _KEYS = (
     ),
     _text(
         "millpond.priority",
-        ("off", "strict", "weighted"),
-        "Whether millpond-priority counts: strict delivers higher ones first, weighted more often.",
+        ("strict", "weighted", "off"),
+        "How millpond-priority counts: strict delivers higher ones first, weighted more often; or not at all.",
     ),
     _int(
         "millpond.priority.max.age.ms",

@@ -195,7 +195,7 @@ def decode_records(
 
 def record_starts(data: bytes, count: int) -> "array[int]":
     """Where each of `count` records begins, and where the last ends; nothing else of them is looked at."""
-    starts, position = array("L", [0]), 0
+    starts, position = array("I", [0]), 0
     for _ in range(count):
         if (raw := data[position]) < 0x80:
             position += 1

@@ -39,13 +39,14 @@ class Letter(Message, kw_only=True):
 class LetterPage(Struct):
     topic: str
     """Where they are."""
-    letters: list[Letter]
+    messages: list[Letter]
     next: str | None
     """None where there are no more now."""
 
 
 class RedriveWish(Struct, forbid_unknown_fields=True):
-    group: Group
+    group: Group | None = None
+    """Whose letters; of every group of the topic, where it is left out."""
     max: Redriven = REDRIVE_MAX
 
 

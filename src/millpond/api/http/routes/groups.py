@@ -1,16 +1,24 @@
-"""/api/v1/groups: list, describe, lag in messages and in seconds, reset offsets, delete."""
+"""/api/v1/groups: list, describe, lag in messages and in seconds, settings, reset offsets, delete."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from msgspec import Meta, Struct
 
+from millpond.api.anywhere.reading import Place
 from millpond.api.anywhere.refusals import Refusal
 from millpond.api.http.forms import Offset, Partition, Timestamp, TopicName
+from millpond.api.http.routes.topics import Alteration, ConfigInfo, alter_settings
 from millpond.api.http.routing import Call, Route
 from millpond.api.http.services import Services
-from millpond.client.admin_groups import GroupDescription, Target
-from millpond.model.errors import GroupNotFound
+from millpond.client.admin_groups import GroupDescription, PartitionLag, Target
+from millpond.core.metadata.alterations import OfGroup
+from millpond.core.metadata.broker_configs import layers
+from millpond.core.metadata.configs import describe_group as describe_settings
+from millpond.model.errors import GroupNotFound, MillpondError
 from millpond.model.ids import TopicPartition
+
+LOOK_UPS_MAX: Final = 1_000
+"""Of one question for lag: so many partitions are asked for the time of a message."""
 
 
 class GroupSummary(Struct):
@@ -88,6 +96,11 @@ class DeletedGroup(Struct):
     deleted: str
 
 
+class GroupSettings(Struct):
+    group: str
+    configs: dict[str, ConfigInfo]
+
+
 async def list_groups(call: Call) -> GroupList:
     found = await call.services.neighbours.ask_groups(lambda groups: groups.listed())
     return GroupList([GroupSummary(*each) for each in sorted(found.items())])
@@ -115,9 +128,22 @@ async def describe_group(services: Services, group: str) -> GroupDescription:
 async def lag(call: Call) -> GroupLag:
     group = check_group(call.names["group"])
     found = await call.services.neighbours.ask_groups(lambda groups: groups.lag(group))
-    lags = [LagOf(*each.at, each.committed, each.end, each.messages, each.seconds) for each in found]
+    now_ms = call.services.node.clock.wall_ms()
+    lags = [await _lag(call.services, each, now_ms, number < LOOK_UPS_MAX) for number, each in enumerate(found)]
     known = [each.seconds for each in lags if each.seconds is not None]
     return GroupLag(group, sum(each.messages for each in lags), max(known, default=None if lags else 0.0), lags)
+
+
+async def _lag(services: Services, found: PartitionLag, now_ms: int, looks: bool) -> LagOf:
+    seconds: float | None = None if found.messages else 0.0
+    if found.messages and looks:
+        try:
+            reads = await services.reading.read([Place(found.at, found.committed)], count=1, wait_ms=0)
+            if reads and reads[0].records and reads[0].records[0].timestamp >= 0:
+                seconds = max(0, now_ms - reads[0].records[0].timestamp) / 1000
+        except MillpondError:
+            pass  # what retention has removed, or nobody leads: the rest is worth telling
+    return LagOf(*found.at, found.committed, found.end, found.messages, seconds)
 
 
 async def reset(call: Call) -> Offsets:
@@ -159,6 +185,18 @@ async def delete(call: Call) -> DeletedGroup:
     return DeletedGroup(group)
 
 
+async def settings(call: Call) -> GroupSettings:
+    """Of a group that nobody has seen yet, too."""
+    node, group = call.services.node, check_group(call.names["group"])
+    found = describe_settings(node.image.configs_of_group(group), layers(node.image, node.static))
+    return GroupSettings(group, {each.name: ConfigInfo(each.value, each.is_default) for each in found})
+
+
+async def alter(call: Call) -> GroupSettings:
+    await alter_settings(call.services.node, OfGroup(check_group(call.names["group"])), call.body)
+    return await settings(call)
+
+
 def check_group(group: str) -> str:
     """What has no name cannot be there."""
     if not group:
@@ -181,6 +219,21 @@ ROUTES = (
         summary="How far a group is behind, in messages and in seconds",
         handler=lag,
         answer=GroupLag,
+    ),
+    Route(
+        method="GET",
+        path=f"{_ONE}/configs",
+        summary="Settings of a group, such as those of a queue group",
+        handler=settings,
+        answer=GroupSettings,
+    ),
+    Route(
+        method="PATCH",
+        path=_ONE,
+        summary="Change settings of a group, whether it is there yet or not",
+        handler=alter,
+        body=Alteration,
+        answer=GroupSettings,
     ),
     Route(
         method="POST",

@@ -1,6 +1,7 @@
 """/api/v1/queues: send messages, receive them, and say what became of them; any topic is a queue to whoever asks.
 
     POST /api/v1/queues/jobs/messages  {"value": "one coffee"}                    {"message_id": "jobs/0/17", ...}
+    POST /api/v1/queues/jobs/messages  {"messages": [{"value": "one"}, ...]}      {"messages": [{"message_id": ...}]}
     POST /api/v1/queues/jobs/receive   {"group": "kitchen", "wait_ms": 5000}      {"messages": [{"receipt": ...}]}
     POST /api/v1/queues/jobs/ack       {"group": "kitchen", "receipts": [...]}    {"settled": 1}
 
@@ -9,10 +10,11 @@ delivered again. Where some receipts no longer hold, the answer is a problem, an
 are settled.
 """
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from millpond.api.anywhere import queues
 from millpond.api.anywhere.queues import ERROR_CHARS_MAX, GROUP_CHARS_MAX, RECEIVE_DEFAULT, Settlement
@@ -20,15 +22,19 @@ from millpond.api.anywhere.refusals import Refusal, code_of, status_of
 from millpond.api.anywhere.shipment import Shipment
 from millpond.api.http.forms import FORMS, form_of_accept, form_of_content
 from millpond.api.http.problems import problem
-from millpond.api.http.queue_messages import Delivered, NewQueueMessage, delivered, record_of, span
+from millpond.api.http.queue_messages import (
+    MISSING,
+    Delivered,
+    NewQueueMessage,
+    OneOrMany,
+    delivered,
+    record_of,
+    span,
+)
 from millpond.api.http.replies import Reply
 from millpond.api.http.routing import Call, Route
-from millpond.model.limits import (
-    RECEIVE_MESSAGES_MAX,
-    RECEIVE_WAIT_MS_MAX,
-    RETRY_DELAY_MS_MAX,
-    VISIBILITY_MS_MAX,
-)
+from millpond.model.errors import LeaseLost
+from millpond.model.limits import RECEIVE_MESSAGES_MAX, RECEIVE_WAIT_MS_MAX, RETRY_DELAY_MS_MAX, VISIBILITY_MS_MAX
 
 Group = Annotated[str, Meta(min_length=1, max_length=GROUP_CHARS_MAX, examples=["kitchen"])]
 Visibility = Annotated[int, span(1, VISIBILITY_MS_MAX)]
@@ -42,6 +48,15 @@ class Sent(Struct):
     """Topic, partition and offset."""
     partition: int
     offset: int
+
+
+class SentOneOrMany(Struct):
+    """What one message is answered with; or `messages`, where they were sent so."""
+
+    message_id: str | UnsetType = UNSET
+    partition: int | UnsetType = UNSET
+    offset: int | UnsetType = UNSET
+    messages: list[Sent] | UnsetType = UNSET
 
 
 class Wish(Struct, forbid_unknown_fields=True):
@@ -118,26 +133,44 @@ class QueueStats(Struct):
 
 async def send(call: Call) -> object:
     services, name = call.services, call.names["topic"]
-    form = form_of_content(call.request.headers.get(b"content-type", b""))
-    is_array = isinstance(call.body, list)
-    messages: list[NewQueueMessage] = call.body if is_array else [call.body]
-    queues.check_count(len(messages))
-    now_ms = services.node.clock.wall_ms()
+    node, form = services.node, form_of_content(call.request.headers.get(b"content-type", b""))
+    messages, prefix = _messages(call.body)
+    now_ms, caps = node.clock.wall_ms(), queues.caps_of(node)
     records = []
+    delayed_by: str | None = None
     for number, message in enumerate(messages):
         try:
-            records.append(record_of(form, message, now_ms=now_ms))
+            record, asks = record_of(form, message, now_ms=now_ms, caps=caps)
         except Refusal as refusal:
-            if is_array:
-                refusal.field = f"[{number}].{refusal.field}"
+            refusal.field = f"{prefix.format(number)}{refusal.field}"
             raise
-    if not records:
-        return []
-    shipment = await queues.send(services.node, services.producing, name, records)
+        records.append(record)
+        delayed_by = delayed_by or (asks and f"{prefix.format(number)}{asks}")
+    shipment = await queues.send(node, services.neighbours, services.producing, name, records, delayed_by=delayed_by)
     if shipment.errors:
         return _refused(shipment, name)
     sent = [Sent(f"{name}/{partition}/{offset}", partition, offset) for partition, offset in shipment.places]
-    return sent if is_array else sent[0]
+    if isinstance(call.body, list):
+        return sent
+    return sent[0] if call.body.messages is None else SentOneOrMany(messages=sent)
+
+
+def _messages(body: OneOrMany | list[NewQueueMessage]) -> tuple[Sequence[NewQueueMessage], str]:
+    """And what stands before the field of one of them where it is named."""
+    messages: Sequence[NewQueueMessage]
+    if isinstance(body, list):
+        messages, prefix = body, "[{}]."
+    elif body.messages is not None:
+        if body != OneOrMany(messages=body.messages):
+            detail = "messages are given, and something beside them; say it of each of them"
+            raise Refusal(400, "invalid_field", detail, field="messages")
+        messages, prefix = body.messages, "messages[{}]."
+    elif body.value is MISSING:
+        raise Refusal(400, "missing_field", "the body has no value, which is required", field="value")
+    else:
+        messages, prefix = [body], ""
+    queues.check_count(len(messages))
+    return messages, prefix
 
 
 def _refused(shipment: Shipment, name: str) -> Reply:
@@ -167,9 +200,15 @@ async def receive(call: Call) -> Reply:
     )
     messages: list[Delivered] = []
     for each in handfuls:
-        partition, place = each.partition, f"{name}/{each.partition}/"
         messages += [
-            delivered(form, record, attempt, place=place, partition=partition, receipt=each.receipt(record.offset))
+            delivered(
+                form,
+                record,
+                attempt,
+                message_id=each.message_id(name, record.offset),
+                partition=each.partition,
+                receipt=each.receipt(record.offset),
+            )
             for record, attempt in each.records
         ]
     return Reply(200, form.value, msgspec.json.encode(Received(messages)) + b"\n")
@@ -203,12 +242,12 @@ def _settled(call: Call, settlement: Settlement) -> object:
     if not refused:
         return Settled(len(receipts))
     results: list[dict[str, int | str]] = [
-        {"receipt": text, "code": code_of(error), "detail": str(error)}
-        if (error := settlement.failed.get(lease))
-        else {"receipt": text, "message_id": f"{call.names['topic']}/{lease.partition}/{lease.offset}"}
-        for text, lease in zip(receipts, settlement.leases, strict=True)
+        {"receipt": text, "message_id": f"{call.names['topic']}/{lease.partition}/{lease.offset}"}
+        if error is None and lease is not None
+        else {"receipt": text[:80], "code": code_of(error or LeaseLost()), "detail": str(error)}
+        for text, lease, error in zip(receipts, settlement.leases, settlement.errors, strict=True)
     ]
-    first = settlement.failed[settlement.leases[refused[0]]]
+    first = settlement.errors[refused[0]] or LeaseLost()
     field = f"receipts[{refused[0]}]"
     return problem(status_of(first), code_of(first), settlement.told(), field=field, results=results)
 
@@ -239,8 +278,8 @@ ROUTES = (
         path=f"{_QUEUE}/messages",
         summary="Send a message to a queue, or an array of them",
         handler=send,
-        body=NewQueueMessage | list[NewQueueMessage],
-        answer=Sent | list[Sent],
+        body=OneOrMany | list[NewQueueMessage],
+        answer=SentOneOrMany | list[Sent],
         takes=tuple(FORMS),
     ),
     Route(

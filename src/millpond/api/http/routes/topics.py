@@ -9,7 +9,7 @@ from millpond.api.anywhere.refusals import no_such_topic
 from millpond.api.http.forms import INT32_MAX, TopicName
 from millpond.api.http.routing import Call, Route
 from millpond.broker.node import Node
-from millpond.core.metadata.alterations import AlterConfigs, ConfigItem, ConfigOperation, alter_configs
+from millpond.core.metadata.alterations import AlterConfigs, ConfigItem, ConfigOperation, OfGroup, alter_configs
 from millpond.core.metadata.broker_configs import layers
 from millpond.core.metadata.configs import describe_topic
 from millpond.core.metadata.controller import (
@@ -122,14 +122,18 @@ async def describe(call: Call) -> TopicInfo:
 
 async def alter(call: Call) -> TopicInfo:
     node, name = call.services.node, call.names["topic"]
+    await alter_settings(node, name, call.body)
+    return _info(node, _find(node, name))
+
+
+async def alter_settings(node: Node, of: str | OfGroup, wish: Alteration) -> None:
     items = tuple(
         ConfigItem(key, _text(value), ConfigOperation.DELETE if value is None else ConfigOperation.SET)
-        for key, value in call.body.configs.items()
+        for key, value in wish.configs.items()
     )
-    wanted = AlterConfigs(target=name, items=items)
+    wanted = AlterConfigs(target=of, items=items)
     decision = await node.metadata.decide(lambda image: alter_configs(image, [wanted], static=node.static))
     _check(decision.answers)
-    return _info(node, _find(node, name))
 
 
 async def grow(call: Call) -> TopicInfo:
