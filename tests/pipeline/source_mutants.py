@@ -13,7 +13,7 @@ from millpond.pipeline import decode, planning, reading, source
 from millpond.pipeline.planning import Span
 from millpond.pipeline.positions import Offsets
 from millpond.protocol.records import BatchHeader, iter_batches, parse_header
-from millpond.protocol.records.header import CONTROL
+from millpond.protocol.records.header import CONTROL, LOG_APPEND_TIME
 
 Mutant = Callable[[pytest.MonkeyPatch], None]
 
@@ -29,14 +29,23 @@ def give_what_is_before_the_start(patch: pytest.MonkeyPatch) -> None:
 
 
 def _decode_with(patch: pytest.MonkeyPatch, **other: int | None) -> None:
-    original = decode.decode_batches
-    patch.setattr(reading, "decode_batches", lambda data, **told: original(data, **(told | other)))
+    original = decode.decode_in_parts
+    patch.setattr(reading, "decode_in_parts", lambda data, **told: original(data, **(told | other)))
 
 
 def take_control_batches_for_messages(patch: pytest.MonkeyPatch) -> None:
+    _overlook(patch, CONTROL)
+
+
+def believe_the_producers_clock(patch: pytest.MonkeyPatch) -> None:
+    """Also where the log has stamped a batch."""
+    _overlook(patch, LOG_APPEND_TIME)
+
+
+def _overlook(patch: pytest.MonkeyPatch, attribute: int) -> None:
     def seen(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
         for place, header in iter_batches(data):
-            yield place, header._replace(attributes=header.attributes & ~CONTROL)
+            yield place, header._replace(attributes=header.attributes & ~attribute)
 
     patch.setattr(decode, "iter_batches", seen)
 
@@ -56,12 +65,12 @@ def go_on_behind_the_last_record(patch: pytest.MonkeyPatch) -> None:
 
 
 def read_nulls_as_empty(patch: pytest.MonkeyPatch) -> None:
-    original = decode._pieces
+    def decoded(data: Buffer, **told: Any) -> Iterator[pa.RecordBatch]:  # noqa: ANN401
+        for batch in decode.decode_in_parts(data, **told):
+            place = batch.schema.get_field_index("key")
+            yield batch.set_column(place, "key", batch.column(place).fill_null(b""))
 
-    def pieces(data: Any, parts: Any) -> list[pa.Array]:  # noqa: ANN401
-        return [each.fill_null(b"") for each in original(data, parts)]
-
-    patch.setattr(decode, "_pieces", pieces)
+    patch.setattr(reading, "decode_in_parts", decoded)
 
 
 def cut_spans_that_overlap(patch: pytest.MonkeyPatch) -> None:
@@ -71,29 +80,6 @@ def cut_spans_that_overlap(patch: pytest.MonkeyPatch) -> None:
         return [Span(each.at, each.start, min(each.end + 1, span.end)) for each in original(span, count)]
 
     patch.setattr(planning, "_cut", cut)
-
-
-def believe_the_clock_of_the_first_record(patch: pytest.MonkeyPatch) -> None:
-    """Times of a batch that the log has stamped are those its producer gave."""
-    original = decode._timestamps
-
-    def times(content: Any, deltas_ms: Any) -> Any:  # noqa: ANN401
-        return original(
-            type(content)(
-                content.data,
-                [_unstamped(each) for each in content.headers],
-                content.counts,
-                content.starts,
-                content.ends,
-            ),
-            deltas_ms,
-        )
-
-    patch.setattr(decode, "_timestamps", times)
-
-
-def _unstamped(header: BatchHeader) -> BatchHeader:
-    return header._replace(attributes=header.attributes & ~0x08)
 
 
 def read_one_more_than_the_limit(patch: pytest.MonkeyPatch) -> None:
@@ -130,7 +116,7 @@ STREAM_MUTANTS: tuple[Mutant, ...] = (read_one_more_than_the_limit,)
 RARE_MUTANTS: tuple[Mutant, ...] = (
     go_on_behind_the_last_record,
     cut_spans_that_overlap,
-    believe_the_clock_of_the_first_record,
+    believe_the_producers_clock,
     skip_a_batch_without_records,
 )
 """Of batch reads, and found after a while: where there is time."""

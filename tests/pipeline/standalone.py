@@ -151,7 +151,7 @@ def main(master: str, bootstrap: str, folder: str) -> None:
         job = MetricsJob(spark, settings)
         take_in(spark, job)
         job.close_windows()
-        truth = compare(spark, settings)
+        truth = compare(settings)
         found = {"tasks": where_tasks_run(spark), "ingested": truth.ingested, "facts": len(truth.facts)}
         sys.stdout.write(json.dumps(found) + "\n")
     finally:

@@ -178,7 +178,11 @@ class StatesWorld:
             for partition in machine.broker.node.partitions:
                 if partition.at.topic == STATES and partition.is_led_here:
                     machine.disk.fail("write", error=errno.ENOSPC, path_pattern=f"*/{partition.at}/*")
-                    self.sim.loop.call_later(1.0, machine.host.kill)
+                    self.sim.loop.call_later(1.0, self.kill_before_the_calm, machine)
+
+    def kill_before_the_calm(self, machine: Machine) -> None:
+        if not self.is_calm:
+            machine.host.kill()
 
     def clear_up(self) -> None:
         self.sim.network.heal()

@@ -16,7 +16,7 @@ from tests.simulation.wire_client import Refused
 
 SEEDS = 30
 SEEDS_PER_TEST = 10
-SEEDS_FOR_A_MUTANT = 40
+SEEDS_FOR_A_MUTANT = 60
 
 
 def test_a_third_of_a_bad_minute_of_a_queue_ends_well() -> None:
@@ -46,6 +46,11 @@ def counted(outcomes: list[Outcome], name: str) -> int:
 
 def test_one_seed_of_a_queue_gives_one_trace() -> None:
     assert run_seed(5, seconds=8).trace_hash == run_seed(5, seconds=8).trace_hash
+
+
+@pytest.mark.slow
+def test_a_world_that_provokes_a_planted_bug_ends_well_without_it() -> None:
+    assert run_seed(0, **planted.LEADERS_PARTED).counts["ACCEPT"] > 0
 
 
 @pytest.mark.slow

@@ -63,6 +63,12 @@ def test_one_seed_gives_one_trace_in_two_processes() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("world", [planted.DISKS_FULL, planted.COORDINATORS_PARTED])
+def test_worlds_that_provoke_planted_bugs_end_well_without_them(world: World) -> None:
+    assert run_seed(0, **world).counts["Acknowledged"] > 0
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mutant", "found_at", "world"), planted.MUTANTS, ids=lambda each: getattr(each, "__name__", "")
 )

@@ -32,6 +32,12 @@ def test_whatever_befalls_brokers_machines_can_rely_on_what_was_kept(first: int)
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("day", [planted.OFTEN_FULL, planted.PARTED, planted.SLOW_WRITERS])
+def test_days_that_provoke_planted_bugs_end_well_without_them(day: Day) -> None:
+    assert run_seed(0, seconds=40, day=day).acknowledged > 0
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(("mutant", "found_at", "day"), planted.MUTANTS, ids=lambda each: getattr(each, "__name__", ""))
 def test_a_planted_bug_is_found(mutant: Mutant, found_at: int, day: Day, monkeypatch: pytest.MonkeyPatch) -> None:
     """First where it was found when it was planted; what a seed does shifts with each change of the broker."""
