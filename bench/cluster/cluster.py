@@ -16,6 +16,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from bench.broker.processes import START_SECONDS_MAX, ServerProcess, free_port
 from millpond.cli.cluster_state import ClusterState, look
+from millpond.model.addresses import Address
 from millpond.model.errors import BrokerUnreachable
 
 BROKERS = (1, 2, 3)
@@ -101,7 +102,7 @@ class RunningCluster:
         while time.perf_counter() < deadline:
             for number in self._processes:
                 try:
-                    state = look("127.0.0.1", self._ports[number], seconds_max=_ANSWER_SECONDS_MAX, now_ms=0)
+                    state = look([Address("127.0.0.1", self._ports[number])], seconds_max=_ANSWER_SECONDS_MAX, now_ms=0)
                 except BrokerUnreachable:
                     continue
                 if fact(state):

@@ -97,7 +97,10 @@ def status(bootstrap: str) -> Line:
 def test_three_brokers_are_started_looked_at_and_stopped_together(tmp_path: Path) -> None:
     first = three_free_ports()
     arguments = ("--data-dir", str(tmp_path / "d"), "--kafka", f"127.0.0.1:{first}", "--log-format", "json")
-    with cluster(*arguments) as running:
+    with cluster(*arguments, "--http", "127.0.0.1:0") as running:
+        listening = [running.line_of("broker_started") for _ in range(3)]
+        for each in listening:
+            assert each["http"].startswith("127.0.0.1:"), "any broker of a cluster answers, at every door"
         started = running.line_of("cluster_started")
         addresses = [f"127.0.0.1:{first + number}" for number in range(3)]
         assert (started["brokers"], started["bootstrap"]) == (3, ",".join(addresses))

@@ -76,7 +76,7 @@ def test_a_mistake_is_one_line(capsys: pytest.CaptureFixture[str], arguments: li
     assert (code, out) == (2, "")
     assert err.startswith("millpond: ")
     assert named in err
-    assert err.endswith("; see millpond --help\n")
+    assert err.endswith(("; see millpond --help\n", "; see millpond up --help\n"))
     assert err.count("\n") == 1
 
 

@@ -62,6 +62,26 @@ def test_messages_ask_things_of_their_queue(broker: InProcessBroker) -> None:
     asyncio.run(work())
 
 
+def test_a_delay_holds_or_is_refused_and_is_never_forgotten(broker: InProcessBroker) -> None:
+    broker.create_topic("prompt")
+
+    async def work() -> None:
+        async with Queue(broker.bootstrap, "prompt") as queue:
+            with pytest.raises(WrongUse, match=r"set its millpond\.delay to on"):
+                await queue.send(b"later", delay=60)
+        async with Queue(broker.bootstrap, "made-for-it", group="workers") as queue:
+            await queue.send(b"later", delay=20)
+            await queue.send(b"now")
+            assert [each.value for each in await queue.receive(wait=10)] == [b"now"]
+            broker.clock.advance(20_000)
+            found: list[bytes | None] = []
+            while not found:
+                found = [each.value for each in await queue.receive(wait=10)]
+            assert found == [b"later"]
+
+    asyncio.run(work())
+
+
 def test_a_lost_lease_is_told_of_and_the_rest_is_done(broker: InProcessBroker) -> None:
     broker.create_topic("lost")
 

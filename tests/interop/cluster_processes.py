@@ -19,6 +19,7 @@ from types import MappingProxyType
 from typing import Any
 
 from millpond.cli.cluster_state import ClusterState, PartitionState, look
+from millpond.model.addresses import Address
 from millpond.model.errors import BrokerUnreachable
 from tests.interop.broker_process import BrokerProcess
 from tests.interop.facts import until
@@ -164,7 +165,7 @@ class ClusterProcesses:
             if each.is_up and not each.is_paused:
                 try:
                     now_ms = time.time_ns() // 1_000_000
-                    return look(each.host, each.port, seconds_max=ANSWER_SECONDS_MAX, now_ms=now_ms)
+                    return look([Address(each.host, each.port)], seconds_max=ANSWER_SECONDS_MAX, now_ms=now_ms)
                 except BrokerUnreachable:
                     continue
         return None

@@ -7,6 +7,7 @@ from itertools import groupby
 
 from millpond.cli.asking import Asking
 from millpond.cli.cluster_state import PartitionState
+from millpond.model.addresses import Address
 from millpond.model.ids import TopicPartition
 from millpond.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -25,7 +26,7 @@ from tests.interop.facts import until
 def move(cluster: ClusterProcesses, targets: Mapping[TopicPartition, Sequence[int]]) -> None:
     """Returns when every partition is where it shall be, and nowhere else."""
     any_broker = next(iter(cluster.brokers.values()))
-    with Asking.connect(any_broker.host, any_broker.port, seconds_max=ANSWER_SECONDS_MAX) as asking:
+    with Asking.connect([Address(any_broker.host, any_broker.port)], seconds_max=ANSWER_SECONDS_MAX) as asking:
         asked = AlterPartitionReassignmentsRequest(topics=_by_topic(targets))
         answer = asking.ask(asked, AlterPartitionReassignmentsResponse)
         refused = [part for topic in answer.responses for part in topic.partitions if part.error_code]

@@ -297,9 +297,14 @@ def _addresses(first: Address, brokers: int) -> dict[int, Address]:
         return {number: Address(first.host, each.getsockname()[1]) for number, each in enumerate(listeners, start=1)}
 
 
+def _door(first: Address | None, node_id: int) -> str:
+    """Every broker has it, so that any of them answers: the first where asked, the others on the next ports."""
+    if first is None:
+        return OFF
+    return str(Address(first.host, first.port + node_id - 1 if first.port else 0))
+
+
 def _command(settings: Settings, node_id: int, addresses: Mapping[int, Address], secret_file: Path) -> list[str]:
-    http = str(settings.http) if node_id == 1 and settings.http is not None else OFF
-    grpc = str(settings.grpc) if node_id == 1 and settings.grpc is not None else OFF
     given = {
         "data-dir": f"{settings.data_dir}/{node_id}",
         "kafka": str(addresses[node_id]),
@@ -307,8 +312,8 @@ def _command(settings: Settings, node_id: int, addresses: Mapping[int, Address],
         "cluster-id": settings.cluster_id,
         "peers": ",".join(f"{number}@{address}" for number, address in addresses.items()),
         "cluster-secret-file": str(secret_file),
-        "http": http,
-        "grpc": grpc,
+        "http": _door(settings.http, node_id),
+        "grpc": _door(settings.grpc, node_id),
         "log-format": "json",
     }
     if settings.offset_store is not None:

@@ -74,7 +74,9 @@ def _exit_code(arguments: list[str]) -> int:
     except TyperException as error:
         said = error.format_message().rstrip(".")
         # Without a word it has shown its help, for want of a command.
-        return _refuse(f"{said}; see millpond --help", exit_codes.ASKED_WRONGLY) if said else exit_codes.ASKED_WRONGLY
+        context = getattr(error, "ctx", None)
+        command = "millpond" if context is None else context.command_path
+        return _refuse(f"{said}; see {command} --help", exit_codes.ASKED_WRONGLY) if said else exit_codes.ASKED_WRONGLY
     except MillpondError as error:
         return _refuse(str(error), exit_codes.of(error))
     except CannotStart as error:

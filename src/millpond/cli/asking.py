@@ -1,6 +1,6 @@
 """One question at a time to a broker, by commands that wait for the answer.
 
-    with Asking.connect("127.0.0.1", 9092, seconds_max=10) as broker:
+    with Asking.connect([Address("127.0.0.1", 9092)], seconds_max=10) as broker:
         answer = broker.ask(DescribeClusterRequest(), DescribeClusterResponse)
 
 Invariant: whatever goes wrong on the way is a `BrokerUnreachable`, which says which broker and what to do.
@@ -9,6 +9,7 @@ cluster.
 """
 
 import asyncio
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -23,9 +24,9 @@ CLIENT_ID = "millpond-cli"
 Response = TypeVar("Response", bound=Message)
 
 
-def first_of(bootstrap: str) -> Address:
-    """The broker to ask, where --bootstrap names several; it tells of the others."""
-    return parse_address("--bootstrap", bootstrap.split(",", maxsplit=1)[0])
+def named_in(bootstrap: str) -> list[Address]:
+    """The brokers to ask, one after the other until one is there; it tells of the others."""
+    return [parse_address("--bootstrap", each) for each in bootstrap.split(",")]
 
 
 class Asking:
@@ -36,14 +37,11 @@ class Asking:
         self._seconds_max = seconds_max
 
     @classmethod
-    def connect(cls, host: str, port: int, *, seconds_max: float) -> Self:
+    def connect(cls, addresses: Sequence[Address], *, seconds_max: float) -> Self:
+        """To the first of them that is there."""
         runner = asyncio.Runner()
-        opening = BrokerConnection.open(Address(host, port), client_id=CLIENT_ID, seconds_max=seconds_max)
         try:
-            return cls(runner, runner.run(opening), seconds_max=seconds_max)
-        except ClientError as error:
-            runner.close()
-            raise BrokerUnreachable(f"{error}; or name another with --bootstrap") from None
+            return cls(runner, runner.run(_open_any(addresses, seconds_max)), seconds_max=seconds_max)
         except BaseException:
             runner.close()
             raise
@@ -68,3 +66,13 @@ class Asking:
     async def _close(self) -> None:
         self._connection.close()
         await asyncio.sleep(0)  # its socket closes in the next turn of the loop
+
+
+async def _open_any(addresses: Sequence[Address], seconds_max: float) -> BrokerConnection:
+    refusals: list[str] = []
+    for address in addresses:
+        try:
+            return await BrokerConnection.open(address, client_id=CLIENT_ID, seconds_max=seconds_max)
+        except ClientError as error:
+            refusals.append(str(error))
+    raise BrokerUnreachable(f"{refusals[0]}; or name another with --bootstrap")

@@ -22,12 +22,11 @@ BrokerId = Annotated[int, Argument(help="Its node id.", metavar="BROKER")]
 def status(bootstrap: Bootstrap = HERE, output: Shown = Output.TABLE, timeout: Timeout = 10.0) -> None:
     """The controller and its quorum, the brokers, and the partitions that are not as they should be."""
     from millpond.app.clock import SystemClock  # noqa: PLC0415
-    from millpond.cli.asking import first_of  # noqa: PLC0415
+    from millpond.cli.asking import named_in  # noqa: PLC0415
     from millpond.cli.cluster_state import look  # noqa: PLC0415
     from millpond.cli.cluster_tables import drawn  # noqa: PLC0415
 
-    address = first_of(bootstrap)
-    state = look(address.host, address.port, seconds_max=timeout, now_ms=SystemClock().wall_ms())
+    state = look(named_in(bootstrap), seconds_max=timeout, now_ms=SystemClock().wall_ms())
     show(state.document(), output, *drawn(state))
 
 

@@ -5,9 +5,11 @@ Driven by cluster.py.
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 
 from millpond.cli.asking import Asking
+from millpond.model.addresses import Address
 from millpond.model.errors import BrokerUnreachable
 from millpond.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from millpond.protocol.messages.describe_quorum import (
@@ -80,8 +82,9 @@ class ClusterState:
         return document
 
 
-def look(host: str, port: int, *, seconds_max: float, now_ms: int) -> ClusterState:
-    with Asking.connect(host, port, seconds_max=seconds_max) as broker:
+def look(addresses: Sequence[Address], *, seconds_max: float, now_ms: int) -> ClusterState:
+    """By the first broker that is there."""
+    with Asking.connect(addresses, seconds_max=seconds_max) as broker:
         described = broker.ask(DescribeClusterRequest(include_fenced_brokers=True), DescribeClusterResponse)
         metadata = broker.ask(MetadataRequest(topics=None), MetadataResponse)
         quorum = _ask_quorum(broker)
@@ -130,7 +133,7 @@ def _best_known(first: DescribeQuorumResponse, *, seconds_max: float) -> Partiti
     if leader is None or all(each.log_end_offset >= 0 for each in (*data.current_voters, *data.observers)):
         return data
     try:
-        with Asking.connect(leader.host, leader.port, seconds_max=seconds_max) as broker:
+        with Asking.connect([Address(leader.host, leader.port)], seconds_max=seconds_max) as broker:
             return _ask_quorum(broker).topics[0].partitions[0]
     except BrokerUnreachable:
         return data

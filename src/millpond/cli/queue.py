@@ -32,7 +32,9 @@ Name = Annotated[str, Argument(help="The queue's topic.", metavar="TOPIC", autoc
 Group = Annotated[
     str, Option("--group", "-g", help="Whose queue it is: each group gets every message.", metavar="NAME")
 ]
-Door = Annotated[str, Option("--http", help="The HTTP door of any broker.", metavar="HOST:PORT", envvar=DOOR_VARIABLE)]
+Door = Annotated[
+    str, Option("--http", help="The HTTP doors of any brokers.", metavar="HOST:PORT,...", envvar=DOOR_VARIABLE)
+]
 Receipts = Annotated[
     list[str],
     Argument(help="As they were received; - reads them, or the JSON of receive, from stdin.", metavar="RECEIPT..."),
@@ -239,7 +241,7 @@ def _door(http: str, topic: str, timeout: float) -> Any:  # noqa: ANN401
     from millpond.app.settings import parse_address  # noqa: PLC0415
     from millpond.cli.queue_door import QueueDoor  # noqa: PLC0415
 
-    return QueueDoor(parse_address("--http", http), topic, seconds_max=timeout)
+    return QueueDoor([parse_address("--http", each) for each in http.split(",")], topic, seconds_max=timeout)
 
 
 def _settle(http: str, topic: str, timeout: float, what: str, receipts: list[str], rest: dict[str, object]) -> int:

@@ -1,6 +1,6 @@
 """Questions to a broker's HTTP door, by commands about queues.
 
-    with QueueDoor(parse_door("127.0.0.1:8080"), "jobs", seconds_max=10) as door:
+    with QueueDoor([Address("127.0.0.1", 8080)], "jobs", seconds_max=10) as door:
         door.post("receive", {"group": "kitchen"})
 
 Over HTTP because a receipt outlives the process that got it; a session of Kafka's protocol ends with its connection.
@@ -9,6 +9,7 @@ Driven by queue.py.
 """
 
 import json
+from collections.abc import Sequence
 from http.client import HTTPConnection, HTTPException
 from types import TracebackType
 from typing import Any, Final, Self
@@ -34,13 +35,13 @@ _BY_STATUS: Final[dict[int, type[MillpondError]]] = {
 
 
 class QueueDoor:
-    """To one queue."""
+    """To one queue, by the first of these doors that is there."""
 
-    def __init__(self, address: Address, topic: str, *, seconds_max: float) -> None:
-        self._address = address
+    def __init__(self, addresses: Sequence[Address], topic: str, *, seconds_max: float) -> None:
+        self._addresses = addresses
         self._path = f"/api/v1/queues/{quote(topic, safe='')}"
         self._seconds_max = seconds_max
-        self._connection = HTTPConnection(address.host, address.port, timeout=seconds_max)
+        self._connection: HTTPConnection | None = None
 
     def post(self, what: str, body: object, *, wait_seconds: float = 0.0) -> Any:  # noqa: ANN401
         """`wait_seconds` is how long the broker may wait before it answers."""
@@ -50,27 +51,42 @@ class QueueDoor:
         return self._ask("GET", f"{what}?{urlencode(query)}", None, 0.0)
 
     def _ask(self, method: str, what: str, body: bytes | None, wait_seconds: float) -> Any:  # noqa: ANN401
-        self._connection.timeout = self._seconds_max + wait_seconds
-        if self._connection.sock is not None:
-            self._connection.sock.settimeout(self._connection.timeout)
+        connection = self._connected()
+        connection.timeout = self._seconds_max + wait_seconds
+        connection.sock.settimeout(connection.timeout)
         headers = {"content-type": "application/json"} if body is not None else {}
         try:
-            self._connection.request(method, f"{self._path}/{what}", body, headers)
-            answer = self._connection.getresponse()
+            connection.request(method, f"{self._path}/{what}", body, headers)
+            answer = connection.getresponse()
             content = answer.read()
         except (OSError, HTTPException) as error:
-            raise BrokerUnreachable(
-                f"no HTTP door answers at {self._address} ({error}); start a broker with millpond up, or name another "
-                "door with --http"
-            ) from None
+            raise BrokerUnreachable(f"the HTTP door at {connection.host}:{connection.port} ended: {error}") from None
         try:
             document = json.loads(content)
         except ValueError:
-            raise BrokerUnreachable(f"what answers at {self._address} is no broker of Millpond's") from None
+            raise BrokerUnreachable(
+                f"what answers at {connection.host}:{connection.port} is no broker of Millpond's"
+            ) from None
         if answer.status < 300:
             return document
         found = _BY_STATUS.get(answer.status, CoordinatorUnavailable)
         raise found(str(document.get("detail", document)))
+
+    def _connected(self) -> HTTPConnection:
+        """Only one that cannot be reached is passed over: what was asked is asked once."""
+        if self._connection is not None and self._connection.sock is not None:
+            return self._connection
+        refusals: list[str] = []
+        for address in self._addresses:
+            connection = HTTPConnection(address.host, address.port, timeout=self._seconds_max)
+            try:
+                connection.connect()
+            except OSError as error:
+                refusals.append(f"no HTTP door answers at {address} ({error})")
+            else:
+                self._connection = connection
+                return connection
+        raise BrokerUnreachable(f"{refusals[0]}; start a broker with millpond up, or name another door with --http")
 
     def __enter__(self) -> Self:
         return self
@@ -78,4 +94,5 @@ class QueueDoor:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._connection.close()
+        if self._connection is not None:
+            self._connection.close()

@@ -5,7 +5,7 @@ Driven by cluster.py.
 
 from typing import TypeVar
 
-from millpond.cli.asking import Asking, first_of
+from millpond.cli.asking import Asking, named_in
 from millpond.client.refusals import refusal
 from millpond.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from millpond.protocol.messages.fields import Message
@@ -24,8 +24,7 @@ def promote(broker: int, bootstrap: str, timeout: float) -> None:
 
 
 def _change(broker: int, request: Message, response_class: type[Answers], bootstrap: str, timeout: float) -> None:
-    address = first_of(bootstrap)
-    with Asking.connect(address.host, address.port, seconds_max=timeout) as asked:
+    with Asking.connect(named_in(bootstrap), seconds_max=timeout) as asked:
         answer = asked.ask(request, response_class)
     if answer.error_code:
         raise refusal(answer.error_code, answer.error_message, of=f"broker {broker}")

@@ -21,6 +21,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Final, Literal, NamedTuple, Self
 
+from millpond.client.admin import Admin
 from millpond.client.cluster import Cluster
 from millpond.client.connection import BrokerConnection
 from millpond.client.messages import RecordMetadata
@@ -34,6 +35,7 @@ from millpond.protocol.records import Headers
 POLL_WAIT_MS: Final = 250
 """What is acknowledged meanwhile waits so long at most: a broker answers a connection in order."""
 ITERATION_SECONDS: Final = 5.0
+DELAY_SETTING: Final = "millpond.delay"
 STALE_PART: Final = 0.5
 """Of the lease: what has waited longer than this part of it is made to last before it is handed out."""
 
@@ -163,6 +165,8 @@ class Queue:
         self._trouble: MillpondError | None = None
         self._looked_at = 0.0
         self._is_open = False
+        self._delays = False
+        """Whether the topic is known to delay messages."""
 
     # From start to end
 
@@ -225,6 +229,8 @@ class Queue:
         """Returns when it is kept. `delay` and `ttl` are in seconds; `priority` is high, normal or low, or 9 to 0."""
         self._check_open()
         asked = _asked(delay, priority, ttl)
+        if delay is not None and not self._delays:
+            await self._require_delays()
         if asked:
             pairs = headers.items() if isinstance(headers, Mapping) else headers
             headers = [*pairs, *asked]
@@ -232,6 +238,16 @@ class Queue:
             self._producer = self._loop.create_task(self._start_producer())
         producer = await asyncio.shield(self._producer)
         return await producer.send(self.topic, value, key=key, headers=headers)
+
+    async def _require_delays(self) -> None:
+        """A topic without delays would ignore what is asked of it; one that is not there is made with them."""
+        async with Admin(self._bootstrap, **self._options) as admin:
+            if self.topic not in await admin.topics():
+                await admin.create_topic(self.topic, configs={DELAY_SETTING: "on"}, exist_ok=True)
+            setting = (await admin.topic_configs(self.topic)).get(DELAY_SETTING)
+        if setting is None or setting.value != "on":
+            raise WrongUse(f"topic {self.topic} delays no messages; set its {DELAY_SETTING} to on first")
+        self._delays = True
 
     async def _start_producer(self) -> Producer:
         producer = Producer(self._bootstrap, **self._options)

@@ -8,7 +8,10 @@ import grpc
 import pytest
 
 from millpond.api.grpc.proto.millpond.v1 import messages_pb2 as wire
+from millpond.api.grpc.proto.millpond.v1.delays_pb2_grpc import DelaysStub
+from millpond.api.grpc.proto.millpond.v1.groups_pb2_grpc import GroupsStub
 from millpond.api.grpc.proto.millpond.v1.messages_pb2_grpc import MessagesStub
+from millpond.api.grpc.proto.millpond.v1.queues_pb2_grpc import QueuesStub
 from millpond.api.grpc.proto.millpond.v1.topics_pb2_grpc import TopicsStub
 
 SECONDS_MAX = 30
@@ -19,6 +22,9 @@ class Door:
         self.channel = channel
         self.messages: Any = MessagesStub(channel)
         self.topics: Any = TopicsStub(channel)
+        self.groups: Any = GroupsStub(channel)
+        self.queues: Any = QueuesStub(channel)
+        self.delays: Any = DelaysStub(channel)
 
     def produce(self, *messages: wire.NewMessage) -> list[tuple[int, int]]:
         answered = self.messages.Produce(wire.ProduceRequest(messages=messages), timeout=SECONDS_MAX)

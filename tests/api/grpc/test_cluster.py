@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import grpc
 import pytest
 
+from millpond.api.grpc.proto.millpond.v1 import delays_pb2, groups_pb2, queues_pb2, topics_pb2
 from millpond.api.grpc.proto.millpond.v1 import messages_pb2 as wire
-from millpond.api.grpc.proto.millpond.v1 import topics_pb2
 from millpond.app.clock import SystemClock
 from millpond.model.ids import TimestampMs
 from millpond.protocol.records import NewRecord, decode_batch, encode_batch
@@ -52,3 +52,27 @@ def test_messages_and_batches_go_through_every_broker(doors: dict[int, Door]) ->
             (answer,) = door.messages.FetchBatches(request, timeout=SECONDS_MAX)
             assert [each.value for each in decode_batch(memoryview(answer.batches))] == [b"raw"]
             assert answer.next_offset == 6
+
+
+def test_queues_delays_and_groups_are_served_by_every_broker(doors: dict[int, Door]) -> None:
+    first, second, third = doors.values()
+    sent = [queues_pb2.NewQueueMessage(key=b"%d" % number, value=b"%d" % number) for number in range(30)]
+    answer = first.queues.Send(queues_pb2.SendRequest(topic="shared", messages=sent), timeout=SECONDS_MAX)
+    assert len(answer.messages) == 30
+    found: list[bytes] = []
+    while len(found) < 30:
+        received = second.queues.Receive(queues_pb2.ReceiveRequest(topic="shared", group="crew", wait_ms=10_000))
+        found += [each.message.value for each in received.messages]
+        receipts = [each.receipt for each in received.messages]
+        settled = third.queues.Ack(queues_pb2.AckRequest(topic="shared", group="crew", receipts=receipts))
+        assert (settled.settled, list(settled.refused)) == (len(receipts), [])
+    assert sorted(found, key=int) == [b"%d" % number for number in range(30)]
+    for door in doors.values():
+        lag = door.groups.GetLag(groups_pb2.GetLagRequest(group="crew"), timeout=SECONDS_MAX)
+        assert (len(lag.partitions) > 0, lag.messages) == (True, 0)
+    later = queues_pb2.NewQueueMessage(value=b"later", delay_ms=3_600_000)
+    (parked,) = first.queues.Send(queues_pb2.SendRequest(topic="shared", messages=[later])).messages
+    for door in doors.values():
+        page = door.delays.ListDelays(delays_pb2.ListDelaysRequest(topic="shared"), timeout=SECONDS_MAX)
+        assert [each.message_id for each in page.messages] == [parked.message_id]
+    third.delays.CancelDelay(delays_pb2.CancelDelayRequest(message_id=parked.message_id), timeout=SECONDS_MAX)

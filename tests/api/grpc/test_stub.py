@@ -15,7 +15,8 @@ from tests.api.grpc.asking import SECONDS_MAX, Door
 
 ROOT = Path(__file__).parents[3]
 PROTO = ROOT / "src" / "millpond" / "api" / "grpc" / "proto"
-GENERATED = [f"{name}_pb2{kind}" for name in ("messages", "topics") for kind in (".py", ".pyi", "_grpc.py")]
+NAMES = ("messages", "topics", "groups", "queues", "delays")
+GENERATED = [f"{name}_pb2{kind}" for name in NAMES for kind in (".py", ".pyi", "_grpc.py")]
 PROGRAM = Path(__file__).with_name("other_program.py")
 
 
@@ -39,13 +40,14 @@ def test_what_is_generated_is_up_to_date(tmp_path: Path) -> None:
 
 def test_health_is_told(door: Door) -> None:
     health: Any = health_pb2_grpc.HealthStub(door.channel)
-    for service in ("", "millpond.v1.Messages", "millpond.v1.Topics"):
+    for service in ("", *(f"millpond.v1.{name.capitalize()}" for name in NAMES)):
         answer = health.Check(health_pb2.HealthCheckRequest(service=service), timeout=SECONDS_MAX)
         assert answer.status == health_pb2.HealthCheckResponse.SERVING
 
 
 def test_reflection_tells_what_is_served(door: Door) -> None:
     database = ProtoReflectionDescriptorDatabase(door.channel)
-    assert {"millpond.v1.Messages", "millpond.v1.Topics", "grpc.health.v1.Health"} <= set(database.get_services())
+    assert {f"millpond.v1.{name.capitalize()}" for name in NAMES} <= set(database.get_services())
+    assert "grpc.health.v1.Health" in database.get_services()
     described = database.FindFileContainingSymbol("millpond.v1.Messages")
     assert [method.name for method in described.service[0].method][:2] == ["Produce", "ProduceStream"]

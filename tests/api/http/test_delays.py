@@ -104,6 +104,14 @@ def test_what_cannot_be_is_refused(
     assert answered.code
 
 
+def test_what_is_nowhere_is_not_looked_for(broker: InProcessBroker, door: Door) -> None:
+    park(broker, "here", HOUR_MS)
+    for path in ("here/7/0", "nowhere/0/0"):
+        answered = door.ask("DELETE", f"/api/v1/delays/{path}")
+        assert (answered.status, answered.json["code"]) == (404, "unknown_topic_or_partition")
+        assert answered.json["field"] in ("partition", "topic"), "told by this broker, which knows all places"
+
+
 def test_a_topic_without_delays_is_told_apart(broker: InProcessBroker, door: Door) -> None:
     broker.create_topic("plain")
     answered = door.get("/api/v1/delays?topic=plain")

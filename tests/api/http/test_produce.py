@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from millpond.api.anywhere.neighbours import Neighbours
+from millpond.api.anywhere.producing import Parcel, Producing
 from millpond.api.http.limits import HttpLimits
-from millpond.api.http.neighbours import Neighbours
-from millpond.api.http.producing import Parcel, Producing
 from millpond.api.http.routes.produce import MESSAGES_MAX
 from millpond.client.hashing import murmur2
 from millpond.model.addresses import Address
@@ -138,8 +138,8 @@ GOOD = b'{"topic":"bad","value":"x"}'
         (b"nonsense", 400, "invalid_json", None),
         (b"7", 400, "invalid_field", None),
         (GOOD + b"x", 400, "invalid_json", None),
-        (b'{"topic":"bad","value":"\xff"}', 400, "invalid_utf8", None),
-        (b'{"topic":"bad","value":{"a":"\xff"}}', 400, "invalid_utf8", None),
+        (b'{"topic":"bad","value":"\xff"}', 400, "invalid_utf8", "value"),
+        (b'{"topic":"bad","value":{"a":"\xff"}}', 400, "invalid_utf8", "a"),
         (b'{"topic":"bad","value":"\\ud800"}', 400, "invalid_json", None),
         (b'{"topic":"bad","value":' + b"[" * 100_000, 400, "nested_too_deeply", None),
         (b'{"topic":"bad"}', 400, "missing_field", "value"),

@@ -9,7 +9,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 
-from millpond.api.http.receipts import draw_holder, lease_of, receipt, stem
+from millpond.api.anywhere.receipts import draw_holder, lease_of, receipt, stem
 from millpond.broker.drivers.queue_partition import Held, Taken, Want
 from millpond.broker.operations.queues import Lease, runs_of
 from millpond.testing.broker import InProcessBroker

@@ -27,6 +27,14 @@ def test_a_topic_from_its_making_to_its_end(door: Door) -> None:
     assert door.get("/api/v1/topics/life").code == "unknown_topic_or_partition"
 
 
+def test_a_setting_is_a_text_a_number_or_true(door: Door) -> None:
+    configs = {"retention.ms": 60_000, "min.cleanable.dirty.ratio": 0.25, "unclean.leader.election.enable": True}
+    made = door.done("POST", "/api/v1/topics", {"name": "typed", "configs": configs})
+    assert [made["configs"][each]["value"] for each in configs] == ["60000", "0.25", "true"]
+    altered = door.done("PATCH", "/api/v1/topics/typed", {"configs": {"retention.ms": 70_000}})
+    assert altered["configs"]["retention.ms"]["value"] == "70000"
+
+
 def test_millponds_own_topics_are_listed_where_asked_for(door: Door) -> None:
     door.done("POST", "/subscribe", {"group": "g", "topics": ["anything"]})
 
@@ -45,7 +53,7 @@ def test_millponds_own_topics_are_listed_where_asked_for(door: Door) -> None:
         ("POST", "", {"name": "a", "partitions": 0}, 400, "invalid_field", "partitions"),
         ("POST", "", {"name": "a", "replication_factor": 2}, 400, "invalid_replication_factor", None),
         ("POST", "", {"name": "a", "configs": {"no.such": "1"}}, 400, "invalid_setting", None),
-        ("POST", "", {"name": "a", "configs": {"retention.ms": 7}}, 400, "invalid_field", "configs[...]"),
+        ("POST", "", {"name": "a", "configs": {"retention.ms": [7]}}, 400, "invalid_field", "configs[...]"),
         ("PATCH", "/there", {"configs": {"retention.ms": "soon"}}, 400, "invalid_setting", None),
         ("PATCH", "/there", {}, 400, "missing_field", "configs"),
         ("PATCH", "/nothing", {"configs": {}}, 404, "unknown_topic_or_partition", None),

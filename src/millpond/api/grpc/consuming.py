@@ -10,10 +10,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Final, TypeVar
 
-from millpond.api.grpc.failures import wrong
+from millpond.api.anywhere.reading import EARLIEST, LATEST, Place, Read, Reading
+from millpond.api.anywhere.refusals import wrong
 from millpond.api.grpc.proto.millpond.v1 import messages_pb2 as wire
 from millpond.api.grpc.raw_batches import next_offset
-from millpond.api.http.reading import EARLIEST, LATEST, Place, Read, Reading
 from millpond.broker.node import Node
 from millpond.client.messages import Message
 from millpond.model.errors import MillpondError
@@ -49,7 +49,7 @@ class Consuming:
         while positions := {at: each for at, each in positions.items() if ends is None or each < ends[at]}:
             count = MESSAGES_PER_READ if left is None else min(left, MESSAGES_PER_READ)
             places = [Place(at, offset) for at, offset in positions.items()]
-            reads = await _patiently(lambda: self._reading.read(places, count=count, wait_ms=WAIT_MS))  # noqa: B023
+            reads = await patiently(lambda: self._reading.read(places, count=count, wait_ms=WAIT_MS))  # noqa: B023
             for read in reads:
                 for response in _responses(read, None if ends is None else ends[read.at]):
                     await write(response)
@@ -96,7 +96,7 @@ class Consuming:
         end = None if request.follow else await self._reading.offset_at(at, LATEST)
         while end is None or offset < end:
             place = Place(at, offset)
-            found = await _patiently(lambda: self._reading.batches(place, wait_ms=WAIT_MS))  # noqa: B023
+            found = await patiently(lambda: self._reading.batches(place, wait_ms=WAIT_MS))  # noqa: B023
             if len(found):
                 offset = next_offset(found)
                 answer = wire.FetchBatchesResponse(batches=bytes(found), next_offset=offset)
@@ -104,7 +104,7 @@ class Consuming:
                 await write(answer)
 
 
-async def _patiently(work: Callable[[], Awaitable[Result]]) -> Result:
+async def patiently(work: Callable[[], Awaitable[Result]]) -> Result:
     failures = 0
     while True:
         try:

@@ -11,13 +11,14 @@ from typing import Any, Final, NamedTuple, NoReturn
 
 import grpc
 
+from millpond.api.anywhere.refusals import Refusal, code_of, status_of
 from millpond.api.grpc.proto.millpond.v1 import messages_pb2 as wire
-from millpond.api.http.problems import Refusal, code_of, status_of
 from millpond.model.errors import MillpondError, RefusedByBroker
 
 CODE_KEY: Final = "millpond-code"
 """In the trailing metadata."""
 DETAIL_CHARS_MAX: Final = 1_000
+BUSY: Final = 503
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -26,6 +27,7 @@ _BY_HTTP_STATUS: Final = {
     404: grpc.StatusCode.NOT_FOUND,
     409: grpc.StatusCode.FAILED_PRECONDITION,
     413: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    503: grpc.StatusCode.UNAVAILABLE,
 }
 
 
@@ -42,15 +44,11 @@ class Failed(NamedTuple):
 def failure_of(error: MillpondError | Refusal, *, detail: str | None = None) -> Failed:
     detail = (detail or str(error))[:DETAIL_CHARS_MAX]
     if isinstance(error, Refusal):
-        return Failed(_BY_HTTP_STATUS[error.status], error.code, detail)
+        return Failed(_BY_HTTP_STATUS[error.status], error.code, detail, error.status == BUSY)
     if isinstance(error, RefusedByBroker):
         by_status = _BY_HTTP_STATUS.get(status_of(error), grpc.StatusCode[error.grpc_code])
         return Failed(by_status, code_of(error), detail, error.retriable)
     return Failed(grpc.StatusCode[error.grpc_code], code_of(error), detail, error.retriable)
-
-
-def wrong(field: str, detail: str) -> Refusal:
-    return Refusal(400, "invalid_field", detail, field=field)
 
 
 async def end(context: Context, failed: Failed) -> NoReturn:

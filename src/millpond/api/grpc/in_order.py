@@ -1,7 +1,8 @@
 """A stream of requests, each begun when it is read and answered in its turn.
 
 Invariant: answers come in the order of their requests; what is begun and not answered is no more than the limits say:
-beyond that no further request is read, and gRPC's flow control lets the sender wait.
+beyond that no further request is read, and gRPC's flow control lets the sender wait. All of it is in the memory that
+calls share.
 Driven by the servicers, one for each stream.
 """
 
@@ -11,6 +12,7 @@ from collections.abc import AsyncIterable, Awaitable, Callable
 from typing import Generic, Protocol, TypeVar
 
 from millpond.api.grpc.limits import GrpcLimits
+from millpond.api.grpc.memory import Memory
 
 
 class Sized(Protocol):
@@ -24,10 +26,13 @@ Begin = Callable[[Request], Awaitable[asyncio.Future[Response]]]
 
 
 class InOrder(Generic[Request, Response]):
-    def __init__(self, requests: AsyncIterable[Request], begin: Begin[Request, Response], limits: GrpcLimits) -> None:
+    def __init__(
+        self, requests: AsyncIterable[Request], begin: Begin[Request, Response], limits: GrpcLimits, memory: Memory
+    ) -> None:
         self._requests = requests
         self._begin = begin
         self._limits = limits
+        self._memory = memory
         self._begun: deque[tuple[asyncio.Future[Response], int]] = deque()
         self._bytes = 0
         self._changed = asyncio.Event()
@@ -43,11 +48,13 @@ class InOrder(Generic[Request, Response]):
                 await write(await answer)
                 self._begun.popleft()
                 self._bytes -= size
+                self._memory.give(size)
                 self._changed.set()
             reader.result()
         finally:
             reader.cancel()
             await asyncio.gather(reader, return_exceptions=True)
+            self._memory.give(self._bytes)
 
     async def _read(self) -> None:
         try:
@@ -55,8 +62,9 @@ class InOrder(Generic[Request, Response]):
                 size = request.ByteSize()
                 while self._is_full(size):
                     await self._wait_change()
-                self._begun.append((await self._begin(request), size))
+                await self._memory.take(size)
                 self._bytes += size
+                self._begun.append((await self._begin(request), size))
                 self._changed.set()
         finally:
             self._changed.set()

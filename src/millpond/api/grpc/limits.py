@@ -22,6 +22,12 @@ class GrpcLimits:
     """Of a stream's requests that are not answered yet; where there are more, no further one is read."""
     in_flight_max: int = 256
     """The same, in requests."""
+    requests_bytes_max: int = 256 * MIB
+    """Of requests that are not answered yet, over all calls; as much again may wait for room."""
+    answers_bytes_max: int = 256 * MIB
+    """Of answers that their readers have not taken yet, over all calls; as much again may wait for room."""
+    memory_wait_seconds: float = 10.0
+    """For room, before a call is told that the broker is busy."""
     grace_seconds: float = 1.0
     """For what was asked before the door is shut."""
 

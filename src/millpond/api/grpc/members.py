@@ -11,10 +11,10 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from typing import Final
 
+from millpond.api.anywhere.refusals import Refusal, wrong
 from millpond.api.grpc.consuming import fill
-from millpond.api.grpc.failures import failure_of, wrong
+from millpond.api.grpc.failures import failure_of
 from millpond.api.grpc.proto.millpond.v1 import messages_pb2 as wire
-from millpond.api.http.problems import Refusal
 from millpond.client.consumer import Consumer
 from millpond.client.messages import Message
 from millpond.model.addresses import Address

@@ -6,50 +6,33 @@ Driven by grpc.aio, one task for each call, on the broker's loop.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 
+from millpond.api.grpc.calls import Calls
 from millpond.api.grpc.consuming import Consuming
-from millpond.api.grpc.failures import Context, Failed, answering, end, failure_of
-from millpond.api.grpc.in_order import InOrder
-from millpond.api.grpc.limits import GrpcLimits
+from millpond.api.grpc.failures import Context, Failed, end, failure_of
+from millpond.api.grpc.in_order import Begin, InOrder, Request, Response
 from millpond.api.grpc.members import Member
 from millpond.api.grpc.proto.millpond.v1 import messages_pb2 as wire
 from millpond.api.grpc.proto.millpond.v1.messages_pb2_grpc import MessagesServicer
 from millpond.api.grpc.raw_batches import RawBatches
 from millpond.api.grpc.sending import Sending
-from millpond.api.http.neighbours import Neighbours
-from millpond.api.http.producing import Producing
-from millpond.api.http.reading import Reading
-from millpond.broker.node import Node
-from millpond.model.addresses import Address
 from millpond.model.errors import InvalidRequest, MillpondError
 from millpond.model.ids import TopicPartition
 
 
 class Messages(MessagesServicer):
-    def __init__(
-        self, node: Node, limits: GrpcLimits, *, kafka: Address, on_error: Callable[[BaseException], None]
-    ) -> None:
-        """`kafka` is where this broker's own Kafka port is reached."""
-        self._node = node
-        self._kafka = kafka
-        self._limits = limits
-        self._on_error = on_error
-        self._neighbours = Neighbours(kafka, node.clock, node.rng)
-        self._producing = Producing(node, self._neighbours, on_error=on_error)
-        self._sending = Sending(self._producing, node.clock)
-        self._batches = RawBatches(node, self._neighbours)
-        self._consuming = Consuming(node, Reading(node, self._neighbours))
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+        self._sending = Sending(calls.node, calls.neighbours, calls.producing)
+        self._batches = RawBatches(calls.node, calls.neighbours)
+        self._consuming = Consuming(calls.node, calls.reading)
         self._loop = asyncio.get_running_loop()
-
-    async def close(self) -> None:
-        await self._producing.close()
-        await self._neighbours.close()
 
     # Sending
 
     async def Produce(self, request: wire.ProduceRequest, context: Context) -> wire.ProduceResponse:  # noqa: N802
-        async with answering(context, self._on_error):
+        async with self._calls.holding(request, context):
             sent = await (await self._sending.send(request.messages))
             if isinstance(sent, Failed):
                 await end(context, sent)
@@ -64,8 +47,8 @@ class Messages(MessagesServicer):
             else:
                 await context.write(wire.ProduceStreamResponse(places=sent))
 
-        async with answering(context, self._on_error):
-            await InOrder(requests, lambda each: self._sending.send(each.messages), self._limits).run(write)
+        async with self._calls.answering(context):
+            await self._in_order(requests, lambda each: self._sending.send(each.messages)).run(write)
 
     async def ProduceBatches(  # noqa: N802
         self, requests: AsyncIterator[wire.ProduceBatchRequest], context: Context
@@ -76,8 +59,13 @@ class Messages(MessagesServicer):
             else:
                 await context.write(wire.ProduceBatchResponse(failure=failure_of(kept).message()))
 
-        async with answering(context, self._on_error):
-            await InOrder(requests, self._append, self._limits).run(write)
+        async with self._calls.answering(context):
+            await self._in_order(requests, self._append).run(write)
+
+    def _in_order(
+        self, requests: AsyncIterator[Request], begin: Begin[Request, Response]
+    ) -> InOrder[Request, Response]:
+        return InOrder(requests, begin, self._calls.limits, self._calls.requests_memory)
 
     async def _append(self, request: wire.ProduceBatchRequest) -> "asyncio.Future[int | MillpondError]":
         if request.partition >= 0:
@@ -89,13 +77,15 @@ class Messages(MessagesServicer):
     # Reading
 
     async def Consume(self, request: wire.ConsumeRequest, context: Context) -> None:  # noqa: N802
-        async with answering(context, self._on_error):
-            await self._consuming.messages(request, context.write)
+        async with self._calls.answering(context):
+            await self._consuming.messages(request, self._calls.writing(context.write))
 
     async def FetchBatches(self, request: wire.FetchBatchesRequest, context: Context) -> None:  # noqa: N802
-        async with answering(context, self._on_error):
-            await self._consuming.batches(request, context.write)
+        async with self._calls.answering(context):
+            await self._consuming.batches(request, self._calls.writing(context.write))
 
     async def Subscribe(self, requests: AsyncIterator[wire.SubscribeRequest], context: Context) -> None:  # noqa: N802
-        async with answering(context, self._on_error):
-            await Member(self._kafka, self._node.clock, self._node.rng, context.write).run(aiter(requests))
+        async with self._calls.answering(context):
+            calls = self._calls
+            member = Member(calls.kafka, calls.node.clock, calls.node.rng, calls.writing(context.write))
+            await member.run(aiter(requests))

@@ -6,7 +6,7 @@ Driven by the Messages servicer.
 
 import asyncio
 
-from millpond.api.http.neighbours import Neighbours
+from millpond.api.anywhere.neighbours import Neighbours
 from millpond.broker.node import Node
 from millpond.broker.operations.produce import TIMEOUT_MS, Pending, begin, finish, finish_now
 from millpond.client.refusals import NEW_LEADER_CODES, refusal

@@ -8,15 +8,18 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from millpond.api.grpc.failures import Failed, failure_of, wrong
+from millpond.api.anywhere.neighbours import Neighbours
+from millpond.api.anywhere.producing import Producing
+from millpond.api.anywhere.queues import Asked, caps_of, find_queue, let_delay
+from millpond.api.anywhere.refusals import Refusal, wrong
+from millpond.api.anywhere.shipment import Numbered, Shipment
+from millpond.api.grpc.failures import Failed, failure_of
 from millpond.api.grpc.proto.millpond.v1 import messages_pb2 as wire
-from millpond.api.http.problems import Refusal
-from millpond.api.http.producing import Producing
-from millpond.api.http.shipment import Numbered, Shipment
+from millpond.api.grpc.queue_messages import asked_of, headers_of
+from millpond.broker.node import Node
 from millpond.model.errors import MillpondError
 from millpond.model.ids import TimestampMs, TopicPartition
-from millpond.model.ports import Clock
-from millpond.protocol.records import NewRecord
+from millpond.protocol.records import Headers, NewRecord
 
 MESSAGES_MAX: Final = 10_000
 """Of one request: they are put into batches on the broker's loop, and others wait meanwhile."""
@@ -25,9 +28,10 @@ Sent = list[wire.Place] | Failed
 
 
 class Sending:
-    def __init__(self, producing: Producing, clock: Clock) -> None:
+    def __init__(self, node: Node, neighbours: Neighbours, producing: Producing) -> None:
+        self._node = node
+        self._neighbours = neighbours
         self._producing = producing
-        self._clock = clock
         self._loop = asyncio.get_running_loop()
 
     async def send(self, messages: Sequence[wire.NewMessage]) -> "asyncio.Future[Sent]":
@@ -43,15 +47,19 @@ class Sending:
     async def _prepare(self, messages: Sequence[wire.NewMessage]) -> None:
         if len(messages) > MESSAGES_MAX:
             raise Refusal(413, "too_many_messages", f"a request has {MESSAGES_MAX} messages at most; send several")
-        for topic in sorted({message.topic for message in messages}):
-            if not self._producing.has_topic(topic):
-                await self._producing.make_topic(topic)
+        for name in sorted({message.topic for message in messages}):
+            if not self._producing.has_topic(name):
+                await self._producing.make_topic(name)
+        for number, message in enumerate(messages):
+            if message.HasField("delay_ms") or message.HasField("deliver_at_ms"):
+                topic = find_queue(self._node, message.topic)
+                await let_delay(self._node, self._neighbours, topic, f"messages[{number}].topic")
 
     def _send(self, messages: Sequence[wire.NewMessage], answer: "asyncio.Future[Sent]") -> None:
         if not messages:
             answer.set_result([])
             return
-        now_ms = self._clock.wall_ms()
+        now_ms = self._node.clock.wall_ms()
         placed: dict[TopicPartition, list[Numbered]] = {}
         for number, message in enumerate(messages):
             at, record = self._record(number, message, now_ms)
@@ -72,13 +80,27 @@ class Sending:
             raise wrong("timestamp_ms", f"messages[{number}].timestamp_ms is {timestamp}; it is at least 0")
         key = message.key if message.HasField("key") else None
         value = message.value if message.HasField("value") else None
-        headers = tuple([(each.name, each.value if each.HasField("value") else None) for each in message.headers])
+        headers = headers_of(message)
+        if message.HasField("delay_ms") or message.HasField("deliver_at_ms"):
+            headers = self._delayed(number, message, headers, now_ms)
         at = self._producing.place(message.topic, key, partition)
         return at, NewRecord(value, key, TimestampMs(timestamp), headers)
+
+    def _delayed(self, number: int, message: wire.NewMessage, own: Headers, now_ms: int) -> Headers:
+        asked = Asked(
+            delay_ms=message.delay_ms if message.HasField("delay_ms") else None,
+            deliver_at=message.deliver_at_ms if message.HasField("deliver_at_ms") else None,
+        )
+        return asked_of(number, own, asked, now_ms=now_ms, caps=caps_of(self._node))[0]
 
 
 def _sent(shipment: Shipment) -> Sent:
     if not shipment.errors:
         return [wire.Place(partition=partition, offset=offset) for partition, offset in shipment.places]
+    return failure_in(shipment)
+
+
+def failure_in(shipment: Shipment) -> Failed:
+    """Where some were refused."""
     detail = shipment.told() if len(shipment.places) > 1 else None
     return failure_of(shipment.first_error, detail=detail)

@@ -1,12 +1,12 @@
 """The Topics service: create, list, describe, delete. Any broker answers; changes go to the controller."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from millpond.api.grpc.failures import Context, answering, wrong
+from millpond.api.anywhere.refusals import no_such_topic, wrong
+from millpond.api.grpc.calls import Calls
+from millpond.api.grpc.failures import Context
 from millpond.api.grpc.proto.millpond.v1 import topics_pb2 as wire
 from millpond.api.grpc.proto.millpond.v1.topics_pb2_grpc import TopicsServicer
-from millpond.api.http.problems import no_such_topic
-from millpond.broker.node import Node
 from millpond.core.metadata.broker_configs import layers
 from millpond.core.metadata.configs import describe_topic
 from millpond.core.metadata.controller import UNSPECIFIED, NewTopic, TopicToDelete, create_topics, delete_topics
@@ -15,13 +15,13 @@ from millpond.core.metadata.image import Topic
 
 
 class Topics(TopicsServicer):
-    def __init__(self, node: Node, *, on_error: Callable[[BaseException], None]) -> None:
-        self._node = node
-        self._on_error = on_error
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+        self._node = calls.node
 
     async def CreateTopic(self, request: wire.CreateTopicRequest, context: Context) -> wire.Topic:  # noqa: N802
         node = self._node
-        async with answering(context, self._on_error):
+        async with self._calls.answering(context):
             wanted = NewTopic(
                 name=request.name,
                 partitions=_given("partitions", request),
@@ -43,14 +43,14 @@ class Topics(TopicsServicer):
         )
 
     async def DescribeTopic(self, request: wire.DescribeTopicRequest, context: Context) -> wire.Topic:  # noqa: N802
-        async with answering(context, self._on_error):
+        async with self._calls.answering(context):
             return self._told(self._find(request.name))
 
     async def DeleteTopic(  # noqa: N802
         self, request: wire.DeleteTopicRequest, context: Context
     ) -> wire.DeleteTopicResponse:
         node = self._node
-        async with answering(context, self._on_error):
+        async with self._calls.answering(context):
             wanted = TopicToDelete(name=request.name)
             decision = await node.metadata.decide(lambda image: delete_topics(image, [wanted], static=node.static))
             _check(decision.answers)

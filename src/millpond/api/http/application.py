@@ -12,12 +12,13 @@ from typing import Any
 
 import msgspec
 
+from millpond.api.anywhere.neighbours import Neighbours
+from millpond.api.anywhere.producing import Producing
+from millpond.api.anywhere.reading import Reading
+from millpond.api.anywhere.refusals import Refusal
 from millpond.api.http.connection import Answer, Request
-from millpond.api.http.neighbours import Neighbours
 from millpond.api.http.openapi import OpenApi
-from millpond.api.http.problems import Refusal, problem, reply_to
-from millpond.api.http.producing import Producing
-from millpond.api.http.reading import Reading
+from millpond.api.http.problems import problem, reply_to
 from millpond.api.http.replies import JSON, Reply
 from millpond.api.http.routes import (
     cluster,
@@ -115,9 +116,7 @@ class Application:
             answer(self._reply_to(error))
 
     def _reply_to(self, error: Exception) -> Reply:
-        if isinstance(error, Refusal):
-            return error.reply()
-        if isinstance(error, MillpondError):
+        if isinstance(error, MillpondError | Refusal):
             return reply_to(error)
         self._on_error(error)
         return problem(500, "internal_error", "the broker failed to answer; its log says why")

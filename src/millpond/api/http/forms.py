@@ -21,7 +21,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
-from millpond.api.http.problems import Refusal
+from millpond.api.anywhere.refusals import Refusal
 from millpond.api.http.replies import JSON
 from millpond.protocol.records import Headers, Record
 

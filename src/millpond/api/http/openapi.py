@@ -10,12 +10,17 @@ from typing import Any, Final
 import msgspec
 
 from millpond import __version__
+from millpond.api.http.forms import INT32_MAX, INT64_MAX
 from millpond.api.http.problems import PROBLEM_JSON, Problem
 from millpond.api.http.replies import JSON
 from millpond.api.http.routing import Route
 
-_EXAMPLES: Final = {"topic": "orders", "group": "kitchen", "partition": "0", "offset": "17"}
-"""Of names in paths."""
+_IN_PATHS: Final[dict[str, dict[str, Any]]] = {
+    "topic": {"type": "string", "minLength": 1, "examples": ["orders"]},
+    "group": {"type": "string", "minLength": 1, "examples": ["kitchen"]},
+    "partition": {"type": "integer", "minimum": 0, "maximum": INT32_MAX, "examples": [0]},
+    "offset": {"type": "integer", "minimum": 0, "maximum": INT64_MAX, "examples": [42]},
+}
 _REFERENCE: Final = "#/components/schemas/{name}"
 
 
@@ -75,8 +80,7 @@ def _responses(route: Route, schemas: dict[int, Any]) -> dict[str, Any]:
 
 
 def _path_parameter(name: str) -> dict[str, Any]:
-    schema = {"type": "string", "minLength": 1, "examples": [_EXAMPLES[name]]}
-    return {"name": name, "in": "path", "required": True, "schema": schema}
+    return {"name": name, "in": "path", "required": True, "schema": _IN_PATHS[name]}
 
 
 def _query_parameters(schema: dict[str, Any]) -> list[dict[str, Any]]:

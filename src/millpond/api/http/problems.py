@@ -7,23 +7,17 @@ what is allowed and what to do. Pure.
 """
 
 import re
-from functools import cache
 from http import HTTPStatus
 from typing import Final
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from millpond.api.http.replies import Extra, Reply
-from millpond.model.errors import MillpondError, RefusedByBroker
-from millpond.telemetry.kafka_errors import error_name
+from millpond.api.anywhere.refusals import Refusal, code_of, status_of
+from millpond.api.http.replies import Reply
+from millpond.model.errors import MillpondError
 
 PROBLEM_JSON: Final = "application/problem+json"
-
-_REFUSED_STATUS: Final = dict.fromkeys((22, 23, 27, 79, 81, 82, 86, 110, 111, 113), 409) | {24: 400, 112: 400}
-"""Of what a group's coordinator answers, and no class of our tree stands for."""
-
-NO_SUCH_PLACE: Final = "unknown_topic_or_partition"
 
 _AT: Final = re.compile(r"^(?P<what>.*?)(?: - at `(?P<place>.*)`)?$", re.DOTALL)
 _NAMED: Final = re.compile(r"^Object (?P<how>missing required|contains unknown) field `(?P<name>.*)`$", re.DOTALL)
@@ -41,20 +35,6 @@ class Problem(Struct, omit_defaults=True):
     """Of many messages, what became of each: its place, or the code and detail of what went wrong."""
 
 
-class Refusal(Exception):
-    """A request that is answered with a problem."""
-
-    def __init__(self, status: int, code: str, detail: str, *, field: str | None = None, headers: Extra = ()) -> None:
-        super().__init__(detail)
-        self.status = status
-        self.code = code
-        self.field = field
-        self.headers = headers
-
-    def reply(self) -> Reply:
-        return problem(self.status, self.code, str(self), field=self.field)._replace(headers=self.headers)
-
-
 def problem(
     status: int, code: str, detail: str, *, field: str | None = None, results: list[dict[str, int | str]] | None = None
 ) -> Reply:
@@ -64,34 +44,19 @@ def problem(
     return Reply(status, PROBLEM_JSON, msgspec.json.encode(body) + b"\n")
 
 
-def reply_to(error: MillpondError) -> Reply:
-    return problem(status_of(error), code_of(error), str(error))
+class NotAllowed(Refusal):
+    """A method that its path does not take."""
+
+    def __init__(self, method: str, allowed: str) -> None:
+        super().__init__(405, "method_not_allowed", f"this path takes {allowed}, and not {method[:20]}")
+        self.allowed = allowed
 
 
-def status_of(error: MillpondError) -> int:
-    if isinstance(error, RefusedByBroker):
-        return _REFUSED_STATUS.get(error.code, error.http_status)
-    return error.http_status
-
-
-def code_of(error: MillpondError) -> str:
-    if isinstance(error, RefusedByBroker):
-        return error_name(error.code).lower()
-    return _snake(type(error).__name__)
-
-
-@cache
-def _snake(name: str) -> str:
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
-
-
-def no_such_topic(topic: str) -> Refusal:
-    return Refusal(404, NO_SUCH_PLACE, f"there is no topic {topic[:80]!r}; create it first", field="topic")
-
-
-def no_such_partition(topic: str, partition: int, count: int) -> Refusal:
-    detail = f"there is no partition {partition} of {topic}; it has {count}, from 0 to {count - 1}"
-    return Refusal(404, NO_SUCH_PLACE, detail, field="partition")
+def reply_to(error: MillpondError | Refusal) -> Reply:
+    if not isinstance(error, Refusal):
+        return problem(status_of(error), code_of(error), str(error))
+    headers = (("allow", error.allowed),) if isinstance(error, NotAllowed) else ()
+    return problem(error.status, error.code, str(error), field=error.field)._replace(headers=headers)
 
 
 def refusal_of(error: msgspec.DecodeError | UnicodeDecodeError | RecursionError, *, what: str = "the body") -> Refusal:

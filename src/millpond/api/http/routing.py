@@ -17,13 +17,17 @@ from urllib.parse import parse_qsl, unquote
 import msgspec
 from msgspec import Struct
 
+from millpond.api.anywhere.refusals import Refusal
 from millpond.api.http.connection import Answer, Request
 from millpond.api.http.forms import form_of_content
-from millpond.api.http.problems import Refusal, refusal_of
+from millpond.api.http.problems import NotAllowed, refusal_of
 from millpond.api.http.replies import JSON
 from millpond.api.http.services import Services
+from millpond.model.limits import KIB
 
 QUERY_FIELDS_MAX: Final = 32
+LOOK_BACK_BYTES: Final = 64 * KIB
+_NAME: Final = re.compile(rb'"([^"\\]{1,80})"\s*:')
 _SLASH: Final = re.compile("%2[fF]")
 
 
@@ -87,12 +91,7 @@ class Table:
         route = methods.get(method) or (methods.get("GET") if method == "HEAD" else None)
         if route is None:
             allowed = ", ".join([*methods, *(["HEAD"] if "GET" in methods else [])])
-            raise Refusal(
-                405,
-                "method_not_allowed",
-                f"this path takes {allowed}, and not {method[:20]}",
-                headers=(("allow", allowed),),
-            )
+            raise NotAllowed(method, allowed)
         return Found(route, names)
 
     def _match(self, path: str) -> tuple[dict[str, Route], dict[str, str]]:
@@ -123,7 +122,16 @@ def decoded(decoder: msgspec.json.Decoder[Any], body: bytes) -> Any:  # noqa: AN
         body.decode()  # what is handed on as it was written is not looked at otherwise
         return decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise refusal_of(error) from None
+        refusal = refusal_of(error)
+        if isinstance(error, UnicodeDecodeError):
+            refusal.field = _field_at(body, error.start)
+        raise refusal from None
+
+
+def _field_at(body: bytes, position: int) -> str | None:
+    """The name that stands last before it."""
+    names = _NAME.findall(body, max(0, position - LOOK_BACK_BYTES), position)
+    return names[-1].decode(errors="replace") if names else None
 
 
 def query_of(request: Request, kind: type[Struct]) -> Any:  # noqa: ANN401

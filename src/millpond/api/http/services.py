@@ -5,9 +5,9 @@ Made by application.py; nothing here decides anything.
 
 from dataclasses import dataclass
 
-from millpond.api.http.neighbours import Neighbours
-from millpond.api.http.producing import Producing
-from millpond.api.http.reading import Reading
+from millpond.api.anywhere.neighbours import Neighbours
+from millpond.api.anywhere.producing import Producing
+from millpond.api.anywhere.reading import Reading
 from millpond.broker.node import Node
 from millpond.broker.operations.measure import Meter
 

@@ -21,7 +21,7 @@ RECORD_BYTES = 64
 """About what a record takes beside its names and its document."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class StateKey:
     kind: str
     """Of machine, such as `share` or `delays`."""

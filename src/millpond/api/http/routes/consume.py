@@ -11,10 +11,10 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta, Struct
 
+from millpond.api.anywhere.reading import EARLIEST, LATEST, Place, Read, Reading
+from millpond.api.anywhere.refusals import Refusal
 from millpond.api.http.connection import Answer, Request
 from millpond.api.http.forms import FORMS, Form, Message, Partition, Timestamp, TopicName, form_of_accept, shown
-from millpond.api.http.problems import Refusal
-from millpond.api.http.reading import EARLIEST, LATEST, Place, Read, Reading
 from millpond.api.http.replies import Reply
 from millpond.api.http.routing import Route, query_of
 from millpond.api.http.services import Services

@@ -5,16 +5,16 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from millpond.api.anywhere import delays
+from millpond.api.anywhere.delays import PAGE_DEFAULT, PAGE_MAX
+from millpond.api.anywhere.refusals import Refusal, check
 from millpond.api.http.forms import Partition, TopicName
-from millpond.api.http.problems import Refusal
-from millpond.api.http.queue_messages import Delay, Moment, check, moment_of
+from millpond.api.http.queue_messages import Delay, Moment, moment_of
 from millpond.api.http.routing import Call, Route
 from millpond.api.http.services import Services
-from millpond.client.admin_delays import DelayAdmin, Delayed
+from millpond.client.admin_delays import Delayed, DelayPage
 from millpond.core.metadata.broker_configs import layers, whole
 from millpond.core.metadata.topic_configs import effective
-
-PAGE_MAX = 1_000
 
 
 class DelayQuery(Struct, forbid_unknown_fields=True):
@@ -23,7 +23,7 @@ class DelayQuery(Struct, forbid_unknown_fields=True):
     partition: Partition | None = None
     after: str | None = None
     """What the page before said in `next`."""
-    limit: Annotated[int, Meta(ge=1, le=PAGE_MAX)] = 100
+    limit: Annotated[int, Meta(ge=1, le=PAGE_MAX)] = PAGE_DEFAULT
 
 
 class DelayInfo(Struct):
@@ -65,7 +65,7 @@ async def list_delays(call: Call) -> DelayList:
     wish = call.query
     if wish.topic is None:
         return await _list_all(call)
-    page = await _delays(call.services).page(wish.topic, partition=wish.partition, after=wish.after, count=wish.limit)
+    page = await _page(call.services, wish.topic, partition=wish.partition, after=wish.after, count=wish.limit)
     messages = [_info(each) for each in page.messages]
     following = page.messages[-1].cursor if len(messages) == wish.limit else None
     return DelayList(wish.topic, page.pending, messages, following)
@@ -82,7 +82,7 @@ async def _list_all(call: Call) -> DelayList:
         for name, topic in sorted(node.image.topics.items())
         if not topic.internal and effective(topic.configs, defaults).delay
     ]
-    pages = [await _delays(call.services).page(name, partition=None, after=None, count=limit) for name in delaying]
+    pages = [await _page(call.services, name, partition=None, after=None, count=limit) for name in delaying]
     found = heapq.nsmallest(limit, (each for page in pages for each in page.messages))
     return DelayList(None, sum(page.pending for page in pages), [_info(each) for each in found], None)
 
@@ -115,13 +115,14 @@ def _message_id(call: Call) -> str:
     return "/".join(call.names[each] for each in ("topic", "partition", "offset"))
 
 
-def _delays(services: Services) -> DelayAdmin:
-    return DelayAdmin(services.neighbours.cluster)
+async def _page(services: Services, topic: str, *, partition: int | None, after: str | None, count: int) -> DelayPage:
+    return await delays.page(
+        services.neighbours, services.reading, topic, partition=partition, after=after, count=count
+    )
 
 
 async def _alter(services: Services, message_id: str, due_ms: int | None) -> None:
-    delays = _delays(services)
-    await services.neighbours.cluster.retrying(lambda: delays.alter(message_id, due_ms))
+    await delays.alter(services.neighbours, services.reading, message_id, due_ms)
 
 
 _ALL, _ONE = "/api/v1/delays", "/api/v1/delays/{topic}/{partition}/{offset}"

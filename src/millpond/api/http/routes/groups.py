@@ -4,9 +4,9 @@ from typing import Annotated, Any, Final, Literal
 
 from msgspec import Meta, Struct
 
+from millpond.api.anywhere.reading import Place
+from millpond.api.anywhere.refusals import Refusal
 from millpond.api.http.forms import Offset, Partition, Timestamp, TopicName
-from millpond.api.http.problems import Refusal
-from millpond.api.http.reading import Place
 from millpond.api.http.routes.topics import Alteration, ConfigInfo, alter_settings
 from millpond.api.http.routing import Call, Route
 from millpond.api.http.services import Services

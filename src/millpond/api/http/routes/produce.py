@@ -12,14 +12,15 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
+from millpond.api.anywhere.producing import Parcel, Producing
+from millpond.api.anywhere.refusals import Refusal, code_of, status_of
+from millpond.api.anywhere.shipment import Shipment, size_of
 from millpond.api.http.connection import Answer, Request
 from millpond.api.http.forms import FORMS, NOTHING, Form, NewMessage, bytes_of, form_of_content
-from millpond.api.http.problems import Refusal, code_of, problem, reply_to, status_of
-from millpond.api.http.producing import Parcel, Producing
+from millpond.api.http.problems import problem, reply_to
 from millpond.api.http.replies import JSON, Reply
 from millpond.api.http.routing import Route, decoded
 from millpond.api.http.services import Services
-from millpond.api.http.shipment import Shipment, size_of
 from millpond.model.errors import MillpondError
 from millpond.model.ids import TimestampMs, TopicPartition
 from millpond.protocol.records import NewRecord

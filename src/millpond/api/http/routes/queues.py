@@ -10,67 +10,33 @@ delivered again. Where some receipts no longer hold, the answer is a problem, an
 are settled.
 """
 
-import asyncio
 from collections.abc import Sequence
-from typing import Annotated, Final
+from typing import Annotated
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from millpond.api.anywhere import queues
+from millpond.api.anywhere.queues import ERROR_CHARS_MAX, GROUP_CHARS_MAX, RECEIVE_DEFAULT, Settlement
+from millpond.api.anywhere.refusals import Refusal, code_of, status_of
+from millpond.api.anywhere.shipment import Shipment
 from millpond.api.http.forms import FORMS, form_of_accept, form_of_content
-from millpond.api.http.problems import Refusal, code_of, no_such_topic, problem, status_of
+from millpond.api.http.problems import problem
 from millpond.api.http.queue_messages import (
     MISSING,
-    Caps,
     Delivered,
     NewQueueMessage,
     OneOrMany,
-    check,
     delivered,
     record_of,
     span,
 )
-from millpond.api.http.receipts import draw_holder, lease_of, receipt, stem
 from millpond.api.http.replies import Reply
 from millpond.api.http.routing import Call, Route
-from millpond.api.http.services import Services
-from millpond.api.http.shipment import Numbered, Shipment
-from millpond.broker.drivers.queue_links import Saying
-from millpond.broker.drivers.queue_partition import Want
-from millpond.broker.node import Node
-from millpond.broker.operations import queues
-from millpond.client.admin_delays import DelayAdmin
-from millpond.core.delivery.states import Outcome
-from millpond.core.metadata.alterations import AlterConfigs, ConfigItem, alter_configs
-from millpond.core.metadata.broker_configs import layers, value_of, whole
-from millpond.core.metadata.controller import NewTopic, create_topics
-from millpond.core.metadata.decisions import Refused
-from millpond.core.metadata.image import Topic
-from millpond.core.metadata.topic_configs import effective
-from millpond.model.errors import LeaseLost, MillpondError, PolicyViolation, TopicAlreadyExists
-from millpond.model.ids import TopicPartition
-from millpond.model.limits import (
-    MIB,
-    RECEIPTS_MAX,
-    RECEIVE_MESSAGES_MAX,
-    RECEIVE_WAIT_MS_MAX,
-    RETRY_DELAY_MS_MAX,
-    VISIBILITY_MS_MAX,
-)
+from millpond.model.errors import LeaseLost
+from millpond.model.limits import RECEIVE_MESSAGES_MAX, RECEIVE_WAIT_MS_MAX, RETRY_DELAY_MS_MAX, VISIBILITY_MS_MAX
 
-MESSAGES_MAX: Final = 10_000
-"""Of one array: they are put into batches on the broker's loop, and others wait meanwhile."""
-RECEIVE_DEFAULT: Final = 10
-BYTES_MAX: Final = MIB
-"""Of the batches that one answer's messages are in, and one more."""
-ERROR_CHARS_MAX: Final = 10_000
-"""Of an error that comes with a message; what is kept of it is less."""
-DELAY: Final = "millpond.delay"
-PATIENCE_SECONDS: Final = 10.0
-PAUSE_SECONDS: Final = 0.05
-NO_RECEIPT: Final = "which is no receipt of this broker's; send one as it was received"
-
-Group = Annotated[str, Meta(min_length=1, max_length=249, examples=["kitchen"])]
+Group = Annotated[str, Meta(min_length=1, max_length=GROUP_CHARS_MAX, examples=["kitchen"])]
 Visibility = Annotated[int, span(1, VISIBILITY_MS_MAX)]
 WaitMs = Annotated[int, span(0, RECEIVE_WAIT_MS_MAX)]
 RetryDelay = Annotated[int, span(0, RETRY_DELAY_MS_MAX)]
@@ -162,13 +128,6 @@ class QueueStats(Struct):
     """Those whose leader answered."""
 
 
-def find_queue(node: Node, name: str) -> Topic:
-    topic = node.image.topics.get(name)
-    if topic is None or topic.internal:
-        raise no_such_topic(name)
-    return topic
-
-
 # In
 
 
@@ -176,8 +135,7 @@ async def send(call: Call) -> object:
     services, name = call.services, call.names["topic"]
     node, form = services.node, form_of_content(call.request.headers.get(b"content-type", b""))
     messages, prefix = _messages(call.body)
-    now_ms, caps = node.clock.wall_ms(), _caps(node)
-    placed: dict[TopicPartition, list[Numbered]] = {}
+    now_ms, caps = node.clock.wall_ms(), queues.caps_of(node)
     records = []
     delayed_by: str | None = None
     for number, message in enumerate(messages):
@@ -188,15 +146,7 @@ async def send(call: Call) -> object:
             raise
         records.append(record)
         delayed_by = delayed_by or (asks and f"{prefix.format(number)}{asks}")
-    if records:
-        if not services.producing.has_topic(name):
-            await _make_queue(node, name)
-        topic = find_queue(node, name)
-        if delayed_by is not None:
-            await let_delay(services, topic, delayed_by)
-    for number, record in enumerate(records):
-        placed.setdefault(services.producing.place(name, record.key, None), []).append((number, record))
-    shipment = await ship(services, placed, count=len(records))
+    shipment = await queues.send(node, services.neighbours, services.producing, name, records, delayed_by=delayed_by)
     if shipment.errors:
         return _refused(shipment, name)
     sent = [Sent(f"{name}/{partition}/{offset}", partition, offset) for partition, offset in shipment.places]
@@ -219,65 +169,8 @@ def _messages(body: OneOrMany | list[NewQueueMessage]) -> tuple[Sequence[NewQueu
         raise Refusal(400, "missing_field", "the body has no value, which is required", field="value")
     else:
         messages, prefix = [body], ""
-    if len(messages) > MESSAGES_MAX:
-        raise Refusal(413, "too_many_messages", f"an array has {MESSAGES_MAX} messages at most; send several arrays")
+    queues.check_count(len(messages))
     return messages, prefix
-
-
-def _caps(node: Node) -> Caps:
-    return Caps(whole("millpond.delay.max.ms", node.static), whole("millpond.ttl.max.ms", node.static))
-
-
-async def ship(services: Services, placed: dict[TopicPartition, list[Numbered]], *, count: int) -> Shipment:
-    """Returns when it is known what became of each."""
-    if not count:
-        return Shipment(0, lambda _: None)
-    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    shipment = Shipment(count, lambda _: None if done.done() else done.set_result(None))
-    shipment.send(services.producing, placed)
-    await done
-    return shipment
-
-
-async def _make_queue(node: Node, name: str) -> None:
-    """Where the cluster makes topics for those who write to them; raises the refusal otherwise."""
-    if value_of("auto.create.topics.enable", node.static) is not True:
-        raise no_such_topic(name)
-    wanted = NewTopic(name=name, configs=((DELAY, "on"),))
-    decision = await node.metadata.decide(
-        lambda image: create_topics(image, [wanted], static=node.static, rng=node.rng)
-    )
-    for answer in decision.answers:
-        if isinstance(answer, Refused) and not isinstance(answer.error, TopicAlreadyExists):
-            raise answer.error
-
-
-async def let_delay(services: Services, topic: Topic, field: str) -> None:
-    """Who asks for a delay is not answered with a message that comes at once: a topic that was never told whether it
-    delays does from now on, one that was told not to is no place for the message."""
-    node = services.node
-    config = effective(topic.configs, layers(node.image, node.static, broker=node.node_id).merged())
-    if config.delay:
-        return
-    if config.compact or topic.configs.get(DELAY) is not None:
-        detail = f"the topic {topic.name} delays no messages; set its {DELAY} to on, without the policy compact"
-        raise Refusal(400, "delays_are_off", detail, field=field)
-    wanted = AlterConfigs(target=topic.name, items=(ConfigItem(DELAY, "on"),))
-    decision = await node.metadata.decide(lambda image: alter_configs(image, [wanted], static=node.static))
-    for answer in decision.answers:
-        if isinstance(answer, Refused):
-            raise answer.error
-    # A leader that has not heard of it would deliver the message at once.
-    loop = asyncio.get_running_loop()
-    patience = loop.time() + PATIENCE_SECONDS
-    while True:
-        try:
-            await DelayAdmin(services.neighbours.cluster).page(topic.name, partition=None, after=None, count=1)
-            return
-        except MillpondError as error:
-            if loop.time() >= patience or not (error.retriable or isinstance(error, PolicyViolation)):
-                raise
-        await asyncio.sleep(PAUSE_SECONDS)
 
 
 def _refused(shipment: Shipment, name: str) -> Reply:
@@ -295,28 +188,28 @@ def _refused(shipment: Shipment, name: str) -> Reply:
 
 
 async def receive(call: Call) -> Reply:
-    node, wish = call.services.node, call.body
+    wish, name = call.body, call.names["topic"]
     form = form_of_accept(call.request.headers.get(b"accept", b""))
-    topic = find_queue(node, call.names["topic"])
-    check("max", wish.max, least=1, most=RECEIVE_MESSAGES_MAX)
-    check("wait_ms", wish.wait_ms, least=0, most=RECEIVE_WAIT_MS_MAX)
-    check("visibility_ms", wish.visibility_ms, least=1, most=node.queues.lock_ms_max)
-    holder = draw_holder(node.rng)
-    lock_ms = node.queues.config(wish.group).lock_ms if wish.visibility_ms is None else wish.visibility_ms
-    want = Want(holder, wish.max, BYTES_MAX, lock_ms)
+    handfuls = await queues.receive(
+        call.services.node,
+        name,
+        wish.group,
+        count=wish.max,
+        wait_ms=wish.wait_ms,
+        visibility_ms=wish.visibility_ms,
+    )
     messages: list[Delivered] = []
-    for partition, records, ids in await queues.receive(node, wish.group, topic, want, wait_ms=wish.wait_ms):
-        begin, place = stem(holder, partition), f"{topic.name}/{partition}/"
+    for each in handfuls:
         messages += [
             delivered(
                 form,
                 record,
                 attempt,
-                message_id=f"{place}{ids.get(record.offset, record.offset)}",
-                partition=partition,
-                receipt=receipt(begin, record.offset),
+                message_id=each.message_id(name, record.offset),
+                partition=each.partition,
+                receipt=each.receipt(record.offset),
             )
-            for record, attempt in records
+            for record, attempt in each.records
         ]
     return Reply(200, form.value, msgspec.json.encode(Received(messages)) + b"\n")
 
@@ -325,57 +218,49 @@ async def receive(call: Call) -> Reply:
 
 
 async def ack(call: Call) -> object:
-    return await _settle(call, Saying(Outcome.ACCEPT))
+    return _settled(call, await queues.acknowledge(call.services.node, *_whose(call)))
 
 
 async def nack(call: Call) -> object:
-    check("delay_ms", call.body.delay_ms, least=0, most=RETRY_DELAY_MS_MAX)
-    return await _settle(call, Saying(Outcome.RELEASE, delay_ms=call.body.delay_ms, reason=call.body.error))
+    body = call.body
+    settlement = await queues.give_back(call.services.node, *_whose(call), delay_ms=body.delay_ms, error=body.error)
+    return _settled(call, settlement)
 
 
 async def extend(call: Call) -> object:
-    check("visibility_ms", call.body.visibility_ms, least=1, most=call.services.node.queues.lock_ms_max)
-    return await _settle(call, Saying(Outcome.RENEW, lock_ms=call.body.visibility_ms))
+    settlement = await queues.extend(call.services.node, *_whose(call), visibility_ms=call.body.visibility_ms)
+    return _settled(call, settlement)
 
 
-async def _settle(call: Call, saying: Saying) -> object:
-    node = call.services.node
-    topic = find_queue(node, call.names["topic"])
+def _whose(call: Call) -> tuple[str, str, list[str]]:
+    return call.names["topic"], call.body.group, call.body.receipts
+
+
+def _settled(call: Call, settlement: Settlement) -> object:
     receipts: list[str] = call.body.receipts
-    if len(receipts) > RECEIPTS_MAX:
-        detail = f"there are {len(receipts)} receipts; allowed are 1 to {RECEIPTS_MAX}; send several requests"
-        raise Refusal(400, "invalid_field", detail, field="receipts")
-    leases = [lease_of(text) for text in receipts]
-    held = [lease for lease in leases if lease is not None]
-    failed = await queues.settle(node, call.body.group, topic, held, saying)
-    errors = [
-        LeaseLost(f"it is {text[:80]!r}, {NO_RECEIPT}") if lease is None else failed.get(lease)
-        for text, lease in zip(receipts, leases, strict=True)
-    ]
-    refused = [number for number, error in enumerate(errors) if error is not None]
+    refused = settlement.refused
     if not refused:
         return Settled(len(receipts))
     results: list[dict[str, int | str]] = [
-        {"receipt": text, "message_id": f"{topic.name}/{lease.partition}/{lease.offset}"}
+        {"receipt": text, "message_id": f"{call.names['topic']}/{lease.partition}/{lease.offset}"}
         if error is None and lease is not None
         else {"receipt": text[:80], "code": code_of(error or LeaseLost()), "detail": str(error)}
-        for text, lease, error in zip(receipts, leases, errors, strict=True)
+        for text, lease, error in zip(receipts, settlement.leases, settlement.errors, strict=True)
     ]
-    first = errors[refused[0]] or LeaseLost()
-    detail = f"{len(refused)} of {len(receipts)} receipts were refused, the others are settled; the first: {first}"
-    return problem(status_of(first), code_of(first), detail, field=f"receipts[{refused[0]}]", results=results)
+    first = settlement.errors[refused[0]] or LeaseLost()
+    field = f"receipts[{refused[0]}]"
+    return problem(status_of(first), code_of(first), settlement.told(), field=field, results=results)
 
 
 async def stats(call: Call) -> QueueStats:
-    node, group = call.services.node, call.query.group
-    topic = find_queue(node, call.names["topic"])
-    found = await queues.depths(node, group, topic)
+    name, group = call.names["topic"], call.query.group
+    found = await queues.depths(call.services.node, name, group)
     parts = [
         PartitionDepth(each.partition, each.ready, each.leased, each.waiting, each.doomed, each.start, each.end)
         for each in found
     ]
     return QueueStats(
-        topic=topic.name,
+        topic=name,
         group=group,
         ready=sum(each.ready for each in parts),
         in_flight=sum(each.in_flight for each in parts),

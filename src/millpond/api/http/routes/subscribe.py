@@ -17,8 +17,8 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta, Struct
 
+from millpond.api.anywhere.reading import EARLIEST, Place
 from millpond.api.http.forms import FORMS, INT32_MAX, PlacedMessage, TopicName, form_of_accept, shown_placed
-from millpond.api.http.reading import EARLIEST, Place
 from millpond.api.http.replies import Reply
 from millpond.api.http.routes.consume import COUNT_DEFAULT, Count, WaitMs
 from millpond.api.http.routes.groups import OffsetOf, PartitionName, describe_group, named

@@ -13,9 +13,9 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from millpond.api.anywhere.reading import Place, Read
+from millpond.api.anywhere.refusals import Refusal
 from millpond.api.http.forms import Form, Partition, Timestamp, form_of_accept, shown_placed
-from millpond.api.http.problems import Refusal
-from millpond.api.http.reading import Place, Read
 from millpond.api.http.replies import Reply
 from millpond.api.http.routes.consume import Start, start_of
 from millpond.api.http.routing import Call, Route

@@ -5,8 +5,8 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from millpond.api.anywhere.refusals import no_such_topic
 from millpond.api.http.forms import INT32_MAX, TopicName
-from millpond.api.http.problems import no_such_topic
 from millpond.api.http.routing import Call, Route
 from millpond.broker.node import Node
 from millpond.core.metadata.alterations import AlterConfigs, ConfigItem, ConfigOperation, OfGroup, alter_configs
@@ -26,6 +26,8 @@ from millpond.core.metadata.image import Topic
 
 PositiveInt = Annotated[int, Meta(ge=1, le=INT32_MAX)]
 Replicas = Annotated[int, Meta(ge=1, le=32_767)]
+Setting = str | bool | int | float
+"""A number, or true, means its text."""
 
 
 class TopicWish(Struct, forbid_unknown_fields=True):
@@ -33,7 +35,7 @@ class TopicWish(Struct, forbid_unknown_fields=True):
     partitions: PositiveInt | None = None
     """As the cluster's settings say, where it is left out."""
     replication_factor: Replicas | None = None
-    configs: dict[str, str | None] = {}
+    configs: dict[str, Setting | None] = {}
     """Settings by Kafka's names."""
 
 
@@ -74,7 +76,7 @@ class ListQuery(Struct, forbid_unknown_fields=True):
 
 
 class Alteration(Struct, forbid_unknown_fields=True):
-    configs: dict[str, str | None]
+    configs: dict[str, Setting | None]
     """Those that shall change; null puts one back to its default."""
 
 
@@ -98,13 +100,19 @@ async def create(call: Call) -> TopicInfo:
         name=wish.name,
         partitions=UNSPECIFIED if wish.partitions is None else wish.partitions,
         replication_factor=UNSPECIFIED if wish.replication_factor is None else wish.replication_factor,
-        configs=tuple(wish.configs.items()),
+        configs=tuple([(key, _text(value)) for key, value in wish.configs.items()]),
     )
     decision = await node.metadata.decide(
         lambda image: create_topics(image, [wanted], static=node.static, rng=node.rng)
     )
     _check(decision.answers)
     return _info(node, _find(node, wish.name))
+
+
+def _text(value: Setting | None) -> str | None:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value if value is None or isinstance(value, str) else str(value)
 
 
 async def describe(call: Call) -> TopicInfo:
@@ -120,7 +128,7 @@ async def alter(call: Call) -> TopicInfo:
 
 async def alter_settings(node: Node, of: str | OfGroup, wish: Alteration) -> None:
     items = tuple(
-        ConfigItem(key, value, ConfigOperation.DELETE if value is None else ConfigOperation.SET)
+        ConfigItem(key, _text(value), ConfigOperation.DELETE if value is None else ConfigOperation.SET)
         for key, value in wish.configs.items()
     )
     wanted = AlterConfigs(target=of, items=items)

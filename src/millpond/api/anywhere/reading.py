@@ -8,8 +8,8 @@ import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from millpond.api.http.neighbours import Neighbours
-from millpond.api.http.problems import no_such_partition, no_such_topic
+from millpond.api.anywhere.neighbours import Neighbours
+from millpond.api.anywhere.refusals import no_such_partition, no_such_topic
 from millpond.broker.node import Node
 from millpond.broker.operations.fetch import NOTHING, Wanted, fetch, read_now
 from millpond.broker.operations.list_offsets import EARLIEST, LATEST, list_offset

@@ -6,7 +6,7 @@ Driven by the doors' produce calls, on the broker's loop.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from millpond.api.http.producing import BATCH_BYTES_MAX, Parcel, Producing
+from millpond.api.anywhere.producing import BATCH_BYTES_MAX, Parcel, Producing
 from millpond.client.batches import record_bytes
 from millpond.model.errors import MillpondError
 from millpond.model.ids import TopicPartition

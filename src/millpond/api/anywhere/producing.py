@@ -13,8 +13,8 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-from millpond.api.http.neighbours import Neighbours
-from millpond.api.http.problems import no_such_partition, no_such_topic
+from millpond.api.anywhere.neighbours import Neighbours
+from millpond.api.anywhere.refusals import no_such_partition, no_such_topic
 from millpond.broker.drivers.partition import Partition
 from millpond.broker.node import Node
 from millpond.broker.operations.produce import Pending, Produced, begin, finish, finish_now
