@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 import uvloop
 
@@ -104,10 +104,15 @@ def running(directory: Path, *, clock: Clock | None = None, **configs: str) -> I
     assert unheeded == []
 
 
+class Reachable(Protocol):
+    @property
+    def port(self) -> int: ...
+
+
 class Peer:
     """One connection. Sends messages, or any bytes; reads the answers in order."""
 
-    def __init__(self, broker: RunningBroker) -> None:
+    def __init__(self, broker: Reachable) -> None:
         self._socket = socket.create_connection(("127.0.0.1", broker.port), timeout=FACT_SECONDS_MAX)
         self._correlation_id = 0
 

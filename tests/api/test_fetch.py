@@ -6,6 +6,7 @@ from millpond.broker.node import Node
 from millpond.model.ids import TimestampMs
 from millpond.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from millpond.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from millpond.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from millpond.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
@@ -141,7 +142,7 @@ def test_an_offset_that_is_not_there_is_out_of_range(peer: Peer, name: str, offs
     create(peer, name)
     produce(peer, name, batch(b"only"))
     answer = fetch(peer, name, offset, max_wait_ms=FOREVER_MS)
-    assert (answer.error_code, answer.high_watermark, answer.log_start_offset) == (1, 1, 0)
+    assert (answer.error_code, answer.high_watermark, answer.log_start_offset) == (1, -1, -1)
     assert not answer.records
 
 
@@ -208,3 +209,49 @@ def test_an_epoch_ends_where_the_log_does_and_a_later_one_is_not_known(peer: Pee
     assert end_of(0) == (0, 0, 2)
     assert end_of(5) == (0, -1, -1)
     assert end_of(0, partition=7) == (3, -1, -1)
+
+
+def test_a_session_that_is_not_kept_is_not_found(peer: Peer, name: str) -> None:
+    create(peer, name)
+    for session_id, session_epoch, code in ((77, 1, 70), (0, 5, 70), (0, 0, 0), (77, -1, 0)):
+        request = fetch_request(name, 0, session_id=session_id, session_epoch=session_epoch)
+        assert peer.ask(request, 12).error_code == code
+
+
+def test_one_batch_comes_however_little_is_asked_for(peer: Peer, name: str) -> None:
+    create(peer, name)
+    produce(peer, name, batch(b"a"))
+    produce(peer, name, batch(b"b"))
+    assert values(fetch(peer, name, max_bytes=0)) == [b"a"]
+
+
+def test_readers_of_what_is_committed_are_told_that_nothing_was_aborted(peer: Peer, name: str) -> None:
+    create(peer, name)
+    assert fetch(peer, name, isolation_level=1).aborted_transactions == []
+    assert fetch(peer, name).aborted_transactions is None
+
+
+@pytest.mark.parametrize(("place", "since"), [(-3, 7), (-4, 8), (-5, 9)])
+def test_places_are_known_from_a_version_on(peer: Peer, name: str, place: int, since: int) -> None:
+    create(peer, name)
+    part = ListOffsetsPartition(partition_index=0, timestamp=place)
+    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=name, partitions=[part])])
+    codes = [peer.ask(request, version).topics[0].partitions[0].error_code for version in (since - 1, since)]
+    assert codes == [35, 0]
+    part.timestamp = -6
+    assert peer.ask(request, 10).topics[0].partitions[0].error_code == 35
+
+
+def test_a_partition_that_is_listed_twice_is_answered_once_and_refused(peer: Peer, name: str) -> None:
+    create(peer, name)
+    part = ListOffsetsPartition(partition_index=0, timestamp=-1)
+    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=name, partitions=[part, part])])
+    assert [each.error_code for each in peer.ask(request).topics[0].partitions] == [42]
+
+
+def test_no_epoch_has_no_end(peer: Peer, name: str) -> None:
+    create(peer, name)
+    part = OffsetForLeaderPartition(partition=0, leader_epoch=-1)
+    request = OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic(topic=name, partitions=[part])])
+    (found,) = peer.ask(request).topics[0].partitions
+    assert (found.error_code, found.leader_epoch, found.end_offset) == (0, -1, -1)

@@ -1,15 +1,20 @@
 """What producers are answered, and what then is in the log."""
 
+import dataclasses
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from millpond.broker.drivers.partition import Partition
+from millpond.broker.node import Node
 from millpond.model.ids import ProducerEpoch, ProducerId, Sequence, TimestampMs
 from millpond.protocol.messages.api_versions import ApiVersionsRequest
+from millpond.protocol.messages.fields import NO_ID
 from millpond.protocol.messages.init_producer_id import InitProducerIdRequest
 from millpond.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from millpond.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from millpond.protocol.records import NewRecord, encode_batch, parse_header
+from millpond.protocol.records import Codec, NewRecord, encode_batch, iter_batches, parse_header
 from millpond.testing.clock import ManualClock
 from tests.api.asking import batch, create, fetch, list_offset, now_ms, produce, produce_request, values
 from tests.api.brokers import Peer, RunningBroker, running
@@ -62,14 +67,31 @@ def test_a_refusal_without_acks_closes_the_connection(broker: RunningBroker, pee
     assert values(fetch(peer, name)) == []
 
 
-def test_a_topic_that_wants_more_copies_than_there_are_takes_no_message_that_wants_all_acks(
-    peer: Peer, name: str
+def demand_in_sync(broker: RunningBroker, name: str, least: int) -> None:
+    """As if the partition had that many replicas, and this one alone were in sync."""
+
+    async def change(node: Node) -> None:
+        partition = node.find(name, NO_ID, 0)
+        assert isinstance(partition, Partition)
+        leading = partition.require_leader()
+        leading.members = dataclasses.replace(leading.members, insync_min=least)
+
+    broker.do(change)
+
+
+def test_too_few_replicas_in_sync_take_no_message_that_wants_all_acks(
+    broker: RunningBroker, peer: Peer, name: str
 ) -> None:
-    create(peer, name, min_insync_replicas="2")
+    create(peer, name)
+    demand_in_sync(broker, name, 2)
     refused = produce(peer, name, batch(b"x"), acks=-1)
     assert refused.error_code == 19
     assert "min.insync.replicas" in refused.error_message
-    assert produce(peer, name, batch(b"x"), acks=1).base_offset == 0
+
+
+def test_no_more_replicas_must_be_in_sync_than_there_are(peer: Peer, name: str) -> None:
+    create(peer, name, min_insync_replicas="2")
+    assert [produce(peer, name, batch(b"x"), acks=acks).error_code for acks in (-1, 1)] == [0, 0]
 
 
 @pytest.mark.parametrize("acks", [2, -2, 32767])
@@ -117,12 +139,12 @@ def test_a_topic_goes_by_its_id(peer: Peer, name: str) -> None:
     ("records", "code"),
     [
         (damaged(batch(b"value")), 2),
-        (batch(b"value")[:-3], 2),
-        (b"short", 2),
+        (batch(b"value")[:-3], 87),
+        (b"short", 87),
         (b"", 87),
         (None, 87),
         (batch(b"one") + batch(b"two"), 87),
-        (batch(b"value")[:16] + b"\x01" + batch(b"value")[17:], 43),
+        (batch(b"value")[:16] + b"\x01" + batch(b"value")[17:], 87),
         (batch(bytes(2_000_000)), 10),
     ],
     ids=["damaged", "cut", "tiny", "empty", "null", "two batches", "old format", "too large"],
@@ -147,7 +169,9 @@ def test_a_compacted_topic_refuses_records_without_a_key(peer: Peer, name: str) 
     keyed = encode_batch([NewRecord(b"v", b"k", now_ms())])
     half_keyed = encode_batch([NewRecord(b"v", b"k", now_ms()), NewRecord(b"v", None, now_ms())])
     assert produce(peer, name, keyed).error_code == 0
-    assert produce(peer, name, half_keyed).error_code == 87
+    refused = produce(peer, name, half_keyed)
+    assert refused.error_code == 87
+    assert [each.batch_index for each in refused.record_errors] == [1]
     assert values(fetch(peer, name)) == [b"v"]
 
 
@@ -161,6 +185,51 @@ def test_times_too_far_from_now_are_refused(tmp_path: Path, name: str) -> None:
             for ahead in (-1001, -1000, 0, 500, 501)
         ]
     assert codes == [32, 0, 0, 0, 32]
+
+
+def test_each_record_is_looked_at_where_old_ones_are_refused(peer: Peer, name: str) -> None:
+    create(peer, name, message_timestamp_before_max_ms="100000")
+    times = (now_ms(), now_ms() - 200_000, now_ms())
+    refused = produce(peer, name, encode_batch([NewRecord(b"x", None, TimestampMs(each)) for each in times]))
+    assert refused.error_code == 32
+    assert [each.batch_index for each in refused.record_errors] == [1]
+    assert "allows 100000 ms before" in refused.record_errors[0].batch_index_error_message
+
+
+@pytest.mark.parametrize("time", ["CreateTime", "LogAppendTime"])
+@pytest.mark.parametrize(("kind", "codec"), [("gzip", 1), ("snappy", 2), ("lz4", 3), ("zstd", 4), ("uncompressed", 0)])
+def test_a_topic_can_have_batches_compressed_its_own_way(
+    peer: Peer, name: str, kind: str, codec: int, time: str
+) -> None:
+    create(peer, name, compression_type=kind, message_timestamp_type=time)
+    producer = peer.ask(InitProducerIdRequest(transactional_id=None)).producer_id
+    for sent_as in Codec:
+        records = batch(
+            b"a" * 500,
+            b"b",
+            codec=sent_as,
+            producer_id=ProducerId(producer),
+            producer_epoch=ProducerEpoch(0),
+            base_sequence=Sequence(2 * sent_as),
+        )
+        offsets = [produce(peer, name, records).base_offset for _ in range(2)]
+        assert offsets == [2 * sent_as] * 2, "the second is known again, though it is kept otherwise"
+    fetched = fetch(peer, name)
+    assert values(fetched) == [b"a" * 500, b"b"] * len(Codec)
+    assert {header.codec for _, header in iter_batches(fetched.records)} == {codec}
+
+
+def test_a_batch_that_cannot_be_compressed_anew_is_refused(peer: Peer, name: str) -> None:
+    create(peer, name, compression_type="gzip")
+    assert produce(peer, name, damaged(batch(b"x"))).error_code == 2
+    small = batch(b"x")
+    assert produce(peer, name, small[:-1]).error_code == 87
+
+
+def test_zstd_is_for_those_who_know_it(peer: Peer, name: str) -> None:
+    create(peer, name)
+    records = batch(b"x", codec=Codec.ZSTD)
+    assert [produce(peer, name, records, version=version).error_code for version in (6, 7)] == [76, 0]
 
 
 def test_a_topic_can_stamp_its_own_time(tmp_path: Path, name: str) -> None:
@@ -209,25 +278,26 @@ def test_a_batch_sent_again_is_answered_with_its_first_offset(peer: Peer, name: 
 
 def test_what_was_sent_behind_a_refused_batch_is_refused_alike(peer: Peer, name: str) -> None:
     """A producer that hears of a gap begins a new epoch, and sends again what other partitions have kept."""
-    create(peer, name, min_insync_replicas="2")  # so that acks=all is refused, as while replicas are away
+    create(peer, name)
     producer = peer.ask(InitProducerIdRequest(transactional_id=None)).producer_id
 
-    def send(sequence: int, *, acks: int = 1) -> int:
-        code: int = produce(peer, name, idempotent(producer, sequence, b"%d" % sequence), acks=acks).error_code
+    def send(sequence: int, *, harmed: bool = False) -> int:
+        records = idempotent(producer, sequence, b"%d" % sequence)
+        code: int = produce(peer, name, damaged(records) if harmed else records).error_code
         return code
 
-    assert [send(0), send(1, acks=-1), send(2), send(3)] == [0, 19, 19, 19]
+    assert [send(0), send(1, harmed=True), send(2), send(3)] == [0, 2, 2, 2]
     assert send(2) == 45, "it came again without the one before it"
-    assert [send(1, acks=-1), send(2)] == [19, 19]
+    assert [send(1, harmed=True), send(2)] == [2, 2]
     assert [send(1), send(2), send(3), send(5)] == [0, 0, 0, 45]
     assert values(fetch(peer, name)) == [b"0", b"1", b"2", b"3"]
 
 
 def test_what_was_sent_behind_a_refused_first_batch_is_not_taken_for_the_first(peer: Peer, name: str) -> None:
-    create(peer, name, min_insync_replicas="2")
+    create(peer, name)
     producer = peer.ask(InitProducerIdRequest(transactional_id=None)).producer_id
     first, second = idempotent(producer, 0, b"a"), idempotent(producer, 1, b"b")
-    assert [produce(peer, name, first, acks=-1).error_code, produce(peer, name, second, acks=1).error_code] == [19, 19]
+    assert [produce(peer, name, each).error_code for each in (damaged(first), second)] == [2, 2]
     assert [produce(peer, name, each, acks=1).error_code for each in (first, second)] == [0, 0]
     assert values(fetch(peer, name)) == [b"a", b"b"]
 
@@ -237,10 +307,22 @@ def test_a_gap_and_an_epoch_that_is_over_are_refused(peer: Peer, name: str) -> N
     producer = peer.ask(InitProducerIdRequest(transactional_id=None)).producer_id
     assert produce(peer, name, idempotent(producer, 0, b"a")).error_code == 0
     assert produce(peer, name, idempotent(producer, 2, b"c")).error_code == 45
-    bumped = peer.ask(InitProducerIdRequest(transactional_id=None, producer_id=producer, producer_epoch=0))
-    assert (bumped.producer_id, bumped.producer_epoch) == (producer, 1)
     assert produce(peer, name, idempotent(producer, 0, b"n", epoch=1)).error_code == 0
     assert produce(peer, name, idempotent(producer, 1, b"o", epoch=0)).error_code == 47
+
+
+def test_nobody_names_the_number_it_gets(peer: Peer) -> None:
+    known = peer.ask(InitProducerIdRequest(transactional_id=None)).producer_id
+    for brought in (known, 999_999):
+        answer = peer.ask(InitProducerIdRequest(transactional_id=None, producer_id=brought, producer_epoch=3))
+        assert (answer.error_code, answer.producer_epoch) == (0, 0)
+        assert answer.producer_id not in (known, 999_999)
+
+
+@pytest.mark.parametrize("half", [{"producer_id": 5}, {"producer_epoch": 5}, {"transactional_id": ""}])
+def test_half_an_identity_is_refused(peer: Peer, half: dict[str, Any]) -> None:
+    answer = peer.ask(InitProducerIdRequest(**{"transactional_id": None, **half}))
+    assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (42, -1, -1)
 
 
 def test_no_two_producers_get_the_same_number(broker: RunningBroker, peer: Peer) -> None:

@@ -140,10 +140,19 @@ def test_every_served_version_answers_a_plausible_request(peer: Peer, name: str,
     assert peer.ask(ApiVersionsRequest(), 0).error_code == 0
 
 
+NAMED = ApiVersionsRequest(client_software_name="a.b-c", client_software_version="1.0")
+
+
+@pytest.mark.parametrize(("name", "number"), [("", "1"), ("a", ""), ("-", "1"), ("a", "one two")])
+def test_a_client_says_which_it_is_in_letters_and_digits(peer: Peer, name: str, number: str) -> None:
+    request = ApiVersionsRequest(client_software_name=name, client_software_version=number)
+    answer = peer.ask(request, 3)
+    assert (answer.error_code, answer.api_keys) == (42, [])
+    assert peer.ask(request, 2).error_code == 0, "before that, it says nothing"
+
+
 def test_what_is_advertised_is_what_is_served(peer: Peer) -> None:
-    advertised = {
-        each.api_key: (each.min_version, each.max_version) for each in peer.ask(ApiVersionsRequest()).api_keys
-    }
+    advertised = {each.api_key: (each.min_version, each.max_version) for each in peer.ask(NAMED).api_keys}
     served = {key: (api.version_min, api.version_max) for key, api in SERVED.items()}
     assert advertised == {**served, 0: (0, served[0][1])}
     assert advertised.keys() >= PLAUSIBLE.keys()
@@ -159,7 +168,7 @@ def test_an_unknown_version_of_api_versions_is_answered_in_version_0(peer: Peer,
     assert end == len(frame)
     assert answer.error_code == 35
     assert {each.api_key for each in answer.api_keys} == SERVED.keys()
-    assert peer.ask(ApiVersionsRequest(), 3).error_code == 0  # the same connection goes on
+    assert peer.ask(NAMED, 3).error_code == 0  # the same connection goes on
 
 
 def header(key: int, version: int) -> bytes:

@@ -35,7 +35,14 @@ def plan_of(stream: bytes) -> Plan:
 
 
 def asked() -> bytes:
-    return b"".join(request_frame(ApiVersionsRequest(), VERSION, correlation_id=7, client_id="test"))
+    return b"".join(
+        request_frame(
+            ApiVersionsRequest(client_software_name="test", client_software_version="1"),
+            VERSION,
+            correlation_id=7,
+            client_id="test",
+        )
+    )
 
 
 def session_against(answering: Answering, stream: bytes) -> int:

@@ -60,13 +60,6 @@ def test_a_compacted_topic_takes_no_message_without_a_key(java: ForeignClient) -
     assert produce(java, topic, [{"key": "k", "value": "x"}]) == [[0, 0]]
 
 
-def test_a_topic_that_wants_more_copies_than_there_are_takes_no_message(java: ForeignClient) -> None:
-    topic = configured_topic(java, min_insync_replicas="2")
-    once = {"retries": 0, "enable_idempotence": False}
-    assert produce(java, topic, [{"value": "x"}], acks="all", **once) == ["NotEnoughReplicasException"]
-    assert produce(java, topic, [{"value": "x"}], acks="1", **once) == [[0, 0]]
-
-
 def test_a_commit_that_cannot_be_kept_is_refused(java: ForeignClient) -> None:
     topic, name = new_topic(java), new_name("reader")
     java.ask("open", name=name, settings={"group.id": new_name("group"), "default.api.timeout.ms": 2_000})

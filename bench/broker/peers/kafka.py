@@ -5,8 +5,9 @@ By default Kafka answers before it syncs. `flush.messages=1` makes it sync first
 
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from bench.broker import kafka_wire, librdkafka
 from bench.broker.driving import Conversation
@@ -19,15 +20,16 @@ LIBRARIES = CACHE / "kafka" / "libs"
 _CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 _HEAP = ("-Xms1g", "-Xmx1g", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
 _FORMAT_SECONDS_MAX = 60.0
+_NONE: Mapping[str, str] = MappingProxyType({})
 _CONFIGS: dict[Durability, dict[str, str]] = {Durability.SYNCED: {"flush.messages": "1"}, Durability.NOT_SYNCED: {}}
 
 
 class RunningKafka:
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, configs: Mapping[str, str] = _NONE, heap: Sequence[str] = _HEAP) -> None:
         self._directory = directory
         self.port = free_port()
         properties = directory / "server.properties"
-        properties.write_text(_properties(directory, self.port, free_port()))
+        properties.write_text(_properties(directory, self.port, free_port(), configs))
         java = ["java", "-cp", f"{LIBRARIES}/*"]
         subprocess.run(
             [*java, "kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", str(properties)],
@@ -35,7 +37,7 @@ class RunningKafka:
             capture_output=True,
             timeout=_FORMAT_SECONDS_MAX,
         )
-        self.process = ServerProcess([java[0], *_HEAP, *java[1:], "kafka.Kafka", str(properties)], directory)
+        self.process = ServerProcess([java[0], *heap, *java[1:], "kafka.Kafka", str(properties)], directory)
 
     def make_queue(self, name: str, durability: Durability) -> None:
         kafka_wire.make_topic(self.port, name, _CONFIGS[durability])
@@ -75,7 +77,7 @@ class Kafka:
         return RunningKafka(directory)
 
 
-def _properties(directory: Path, port: int, controller_port: int) -> str:
+def _properties(directory: Path, port: int, controller_port: int, configs: Mapping[str, str]) -> str:
     settings = {
         "process.roles": "broker,controller",
         "node.id": 1,
@@ -85,5 +87,7 @@ def _properties(directory: Path, port: int, controller_port: int) -> str:
         "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
         "log.dirs": directory / "data",
         "offsets.topic.replication.factor": 1,
+        "transaction.state.log.replication.factor": 1,
+        **configs,
     }
     return "".join(f"{name}={value}\n" for name, value in settings.items())

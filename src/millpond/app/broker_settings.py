@@ -115,6 +115,8 @@ def group_settings(settings: BrokerSettings, on_error: Callable[[BaseException],
     return GroupSettings(
         assignors={name: offered[name] for name in assignor_names(configs)},
         initial_rebalance_delay_ms=whole("group.initial.rebalance.delay.ms", configs),
+        members_max=whole("group.max.size", configs),
+        consumer_members_max=whole("group.consumer.max.size", configs),
         session_timeout_ms_min=whole("group.min.session.timeout.ms", configs),
         session_timeout_ms_max=whole("group.max.session.timeout.ms", configs),
         offsets_retention_ms=whole("offsets.retention.minutes", configs) * 60_000,

@@ -111,6 +111,8 @@ class UnsupportedCompression(RequestError):
 
 class InvalidRecord(RequestError):
     kafka_code = 87  # INVALID_RECORD
+    records: tuple[int, ...] = ()
+    """Which of the batch they are, where the others are well."""
 
 
 class BatchTooLarge(RequestError):
@@ -200,6 +202,8 @@ class RequestTimedOut(RequestError):
 
 class InvalidTimestamp(RequestError):
     kafka_code = 32  # INVALID_TIMESTAMP
+    records: tuple[int, ...] = ()
+    """Which of the batch they are."""
 
 
 class InvalidAcks(RequestError):

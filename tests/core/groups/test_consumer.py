@@ -199,7 +199,7 @@ def test_a_share_that_moves_from_a_static_member_that_is_away_is_free_at_once() 
 
 
 def test_a_full_group_refuses_a_newcomer() -> None:
-    talk = ConsumerConversation(topics(a=2), GroupSettings(members_max=1))
+    talk = ConsumerConversation(topics(a=2), GroupSettings(consumer_members_max=1))
     talk.join("ana")
     assert talk.join("ben") is GroupError.GROUP_MAX_SIZE_REACHED
     assert talk.join("ana") is GroupError.NONE

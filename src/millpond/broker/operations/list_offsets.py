@@ -13,6 +13,7 @@ LATEST = -1
 EARLIEST = -2
 MAX_TIMESTAMP = -3
 EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
 
 
 class Listed(NamedTuple):
@@ -30,11 +31,13 @@ def list_offset(partition: Partition, timestamp: int) -> Listed:
         return Listed(partition.high_watermark, leader_epoch=partition.leader_epoch)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return Listed(log.start_offset, leader_epoch=_epoch_at(partition, log.start_offset))
+    if timestamp == LATEST_TIERED:
+        return Listed()  # nothing is anywhere else
     if timestamp == MAX_TIMESTAMP:
         newest = max([each.max_timestamp for each in log.facts()], default=NO_TIMESTAMP)
         return Listed() if newest == NO_TIMESTAMP else _first_since(partition, newest)
     if timestamp < 0:
-        raise InvalidTimestamp(f"timestamp is {timestamp}; allowed are times from 0 on, and -1 to -4 for places")
+        raise InvalidTimestamp(f"timestamp is {timestamp}; allowed are times from 0 on, and -1 to -5 for places")
     return _first_since(partition, TimestampMs(timestamp))
 
 
@@ -47,4 +50,4 @@ def _first_since(partition: Partition, timestamp: TimestampMs) -> Listed:
 
 def _epoch_at(partition: Partition, offset: Offset) -> LeaderEpoch:
     epoch, _ = partition.log.epochs.at(offset)
-    return epoch
+    return partition.leader_epoch if epoch == NO_EPOCH else epoch

@@ -1,31 +1,44 @@
 """Produce: one batch for each of some partitions, appended at once and answered when they are kept.
 
 `begin` appends, without waiting, so that the order in which a connection sends is the order in the log; `finish` waits.
-On plain topics nothing here looks inside a batch. A topic that stamps its own time has its batches stamped; a compacted
-topic has their records looked at, since one without a key would stay for ever; one with delays looks for them.
+On plain topics nothing here looks inside a batch. A topic that stamps its own time has its batches stamped; one with a
+codec of its own has them compressed anew; a compacted topic has their records looked at, since one without a key would
+stay for ever; one with delays looks for them.
 Driven by the front doors.
 """
 
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from millpond.broker.drivers.partition import Partition
+from millpond.core.metadata.config_keys import INT64_MAX
 from millpond.core.metadata.internal_topics import INTERNAL
 from millpond.model.errors import (
+    CorruptBatch,
     InvalidRecord,
     InvalidTimestamp,
     InvalidTopicName,
+    MalformedBatch,
     MillpondError,
     NotEnoughReplicas,
     NotLeader,
     OutOfOrderSequence,
     RequestError,
+    UnsupportedMagic,
 )
 from millpond.model.ids import NO_TIMESTAMP, Offset, TimestampMs
 from millpond.model.ports import Buffer
-from millpond.protocol.records import check_batch, decode_batch, parse_header, stamp_append_time
+from millpond.protocol.records import (
+    Record,
+    check_batch,
+    check_produced,
+    decode_batch,
+    encode_survivors,
+    parse_header,
+    stamp_append_time,
+)
 from millpond.storage.log import Appended, check_size
 
 INFLATION_MAX = 16
@@ -33,6 +46,7 @@ INFLATION_MAX = 16
 
 
 TIMEOUT_MS = 30_000
+Refusal = TypeVar("Refusal", InvalidRecord, InvalidTimestamp)
 
 
 class Produced(NamedTuple):
@@ -70,6 +84,11 @@ def begin(partition: Partition | MillpondError, batch: Buffer | None, *, now_ms:
         batch, append_time = _prepared(partition, batch, now_ms)
         appended = _append_or_park(partition, batch) if partition.config.delay else partition.append(batch)
         return Pending(partition, appended, append_time, acks_all=acks_all)
+    except (MalformedBatch, UnsupportedMagic) as error:
+        if isinstance(error, CorruptBatch):
+            _note_refusal(partition, batch, error)
+            return Pending(error=error)
+        return Pending(error=InvalidRecord(str(error)))  # nothing that could be sent again
     except OutOfOrderSequence as error:
         return Pending(error=_for_now(partition, batch) or error)
     except MillpondError as error:
@@ -138,21 +157,24 @@ async def _finish(pending: Pending, until: float) -> Produced:
 
 
 def _check_in_sync(partition: Partition) -> None:
-    in_sync, least = len(partition.require_leader().members.isr), partition.config.insync_replicas_min
-    if in_sync < least:
+    members = partition.require_leader().members
+    if len(members.isr) < members.insync_min:
         raise NotEnoughReplicas(
-            f"{partition.at} has {in_sync} replicas in sync and its topic's min.insync.replicas is {least}; "
-            f"start the brokers that are down, lower it, or produce with acks=1"
+            f"{partition.at} has {len(members.isr)} replicas in sync and its topic's min.insync.replicas is "
+            f"{members.insync_min}; start the brokers that are down, lower it, or produce with acks=1"
         )
 
 
 def _prepared(partition: Partition, batch: Buffer, now_ms: int) -> tuple[Buffer, TimestampMs]:
     config = partition.config
     append_time = NO_TIMESTAMP
-    if config.log_append_time or config.compact:
+    if config.log_append_time or config.compact or config.codec is not None:
         # Before anything else looks inside or stamps a new checksum: damage must not be made to look whole.
         check_batch(batch)
         check_size(len(batch), config.batch_bytes_max)
+    if config.codec is not None and (header := parse_header(batch)).codec is not config.codec:
+        check_produced(header)
+        batch = bytearray(encode_survivors(_records(partition, batch), of=header, codec=config.codec))
     if config.log_append_time:
         batch = batch if isinstance(batch, bytearray) else bytearray(batch)
         append_time = TimestampMs(now_ms)
@@ -160,22 +182,41 @@ def _prepared(partition: Partition, batch: Buffer, now_ms: int) -> tuple[Buffer,
     else:
         _check_time(partition, batch, now_ms)
     if config.compact:
-        inflated_bytes_max = config.batch_bytes_max * INFLATION_MAX
-        for record in decode_batch(memoryview(batch), inflated_bytes_max=inflated_bytes_max):
-            if record.key is None:
-                raise InvalidRecord(
-                    f"a record without a key, and {partition.at.topic} is compacted: every record needs one"
-                )
+        records = _records(partition, batch)
+        if keyless := tuple(number for number, record in enumerate(records) if record.key is None):
+            raise _about(
+                InvalidRecord(f"a record without a key, and {partition.at.topic} is compacted: every record needs one"),
+                keyless,
+            )
     return batch, append_time
 
 
+def _records(partition: Partition, batch: Buffer) -> list[Record]:
+    inflated_bytes_max = partition.config.batch_bytes_max * INFLATION_MAX
+    return decode_batch(memoryview(batch), inflated_bytes_max=inflated_bytes_max)
+
+
+def _about(error: Refusal, records: tuple[int, ...]) -> Refusal:
+    error.records = records
+    return error
+
+
 def _check_time(partition: Partition, batch: Buffer, now_ms: int) -> None:
+    """By the batch's newest record alone, unless the topic refuses old ones: then each is looked at."""
     config = partition.config
-    timestamp = parse_header(batch).max_timestamp
-    if timestamp == NO_TIMESTAMP:
+    newest = parse_header(batch).max_timestamp
+    if newest == NO_TIMESTAMP or (
+        newest - now_ms <= config.timestamp_after_ms_max and config.timestamp_before_ms_max == INT64_MAX
+    ):
         return
-    if timestamp - now_ms > config.timestamp_after_ms_max or now_ms - timestamp > config.timestamp_before_ms_max:
-        raise InvalidTimestamp(
-            f"the newest record's time is {timestamp}, now is {now_ms}; {partition.at.topic} allows "
-            f"{config.timestamp_before_ms_max} ms before and {config.timestamp_after_ms_max} ms after now"
+    times = [record.timestamp for record in _records(partition, batch)]
+    first, last = now_ms - config.timestamp_before_ms_max, now_ms + config.timestamp_after_ms_max
+    if outside := tuple(number for number, time in enumerate(times) if not first <= time <= last):
+        raise _about(
+            InvalidTimestamp(
+                f"record {outside[0]} of the batch has the time {times[outside[0]]}, now is {now_ms}; "
+                f"{partition.at.topic} allows {config.timestamp_before_ms_max} ms before and "
+                f"{config.timestamp_after_ms_max} ms after now"
+            ),
+            outside,
         )

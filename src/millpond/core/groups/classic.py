@@ -94,6 +94,7 @@ class ClassicGroup:
         self._delay_left_ms: int | None = None
         self._delay_prolonged = False
         self._rebalancing_since = now.monotonic_ms
+        self._is_first = False  # the rebalance that is on: whether it began with nobody, and so waits for no promise
         self._out: list[Effect] = []
 
     @classmethod
@@ -189,8 +190,8 @@ class ClassicGroup:
         if not self._agrees(event):
             return GroupError.INCONSISTENT_GROUP_PROTOCOL
         newcomer = self.members.get(event.member_id) is None and self.members.of_instance(event.instance_id) is None
-        crowd = len(self.members) + (0 if event.member_id in self._promised else len(self._promised))
-        if newcomer and crowd >= settings.members_max:
+        promises = 0 if event.member_id in self._promised else len(self._promised)
+        if newcomer and max(len(self.members), promises) >= settings.members_max:
             return GroupError.GROUP_MAX_SIZE_REACHED
         return GroupError.NONE
 
@@ -310,7 +311,8 @@ class ClassicGroup:
         self._rebalancing_since = now.monotonic_ms
         longest_ms = self._longest_rebalance_ms()
         delay_ms = min(self._settings.initial_rebalance_delay_ms, longest_ms)
-        if self.state is State.EMPTY and delay_ms > 0:
+        self._is_first = self.state is State.EMPTY
+        if self._is_first and delay_ms > 0:
             self._delay_left_ms = longest_ms - delay_ms
             self._delay_prolonged = False
             self._deadlines.set(Timer.JOIN, now.monotonic_ms + delay_ms)
@@ -320,7 +322,7 @@ class ClassicGroup:
         self._move(State.PREPARING_REBALANCE, now)
 
     def _complete_if_all_joined(self, now: Instant) -> None:
-        if not self._promised and all(member.joining is not None for member in self.members):
+        if (self._is_first or not self._promised) and all(member.joining is not None for member in self.members):
             self._complete_join(now)
 
     def _join_time_is_up(self, now: Instant) -> None:

@@ -271,7 +271,7 @@ class ConsumerGroup:
             return self._take_over(old, event)
         if event.member_id in self.members:
             return self.members[event.member_id]
-        if len(self.members) >= self._settings.members_max:
+        if len(self.members) >= self._settings.consumer_members_max:
             raise Refused(GroupError.GROUP_MAX_SIZE_REACHED, f"the group has {len(self.members)} members already")
         return Member(event.member_id or self._new_id(event.client_id), event.instance_id)
 

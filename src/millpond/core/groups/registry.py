@@ -331,6 +331,8 @@ class GroupRegistry:
 
     def _delete_offsets(self, name: str, request: DeleteOffsets) -> list[Effect]:
         group = self._groups.get(name)
+        if name == "":
+            return [refusal(request, GroupError.INVALID_GROUP_ID)]
         if group is None or isinstance(group.machine, ShareGroup):
             return [refusal(request, GroupError.GROUP_ID_NOT_FOUND)]
         topics = group.machine.subscribed_topics()

@@ -38,6 +38,8 @@ class GroupSettings:
     new_member_join_timeout_ms: int = 5 * MINUTE_MS
     """A member whose first join is still unanswered after this has most likely hung up."""
     members_max: int = 10_000
+    """Of a classic group, and of a share group."""
+    consumer_members_max: int = 10_000
     consumer_reconciling_heartbeat_ms: int = 150
     """Told to members that wait for a partition, so that it does not lie idle once it is free."""
     consumer_rebalance_timeout_ms_max: int = 30 * MINUTE_MS

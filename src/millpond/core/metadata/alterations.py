@@ -36,6 +36,7 @@ from millpond.core.metadata.image import Image, Topic, apply_all
 from millpond.core.metadata.partition_changes import change, partitions_of
 from millpond.core.metadata.topic_configs import TOPIC_KEYS, check_together, check_topic_configs, effective, text_of
 from millpond.model.errors import InvalidRequest, InvalidSetting, PolicyViolation, RequestError, UnknownTopicOrPartition
+from millpond.model.topic_names import check_topic_name
 
 
 class ConfigOperation(IntEnum):
@@ -122,6 +123,9 @@ def _no_longer_eligible(image: Image) -> list[Command]:
 def _alter_topic(image: Image, name: str, request: AlterConfigs, static: Mapping[str, str]) -> list[Command]:
     topic = image.topics.get(name)
     if topic is None:
+        if not name:
+            raise InvalidRequest("the topic's name is missing")
+        check_topic_name(name)
         raise UnknownTopicOrPartition(f"there is no topic {name[:80]!r}; create it first")
     defaults = layers(image, static).merged()
 
@@ -206,8 +210,6 @@ def _after(
             raise InvalidRequest(f"{item.name[:80]!r} is named {named[item.name]} times; name it once")
         key = keys.get(item.name)
         if item.operation is ConfigOperation.DELETE:
-            if key is None and item.name not in before:
-                raise InvalidSetting(f"{item.name[:80]!r} is no setting here; allowed are {', '.join(sorted(keys))}")
             after.pop(item.name, None)
             continue
         if item.value is None:

@@ -13,7 +13,7 @@ from millpond.core.metadata.config_keys import INT32_MAX, INT64_MAX, ConfigKey, 
 from millpond.core.metadata.group_configs import GROUP_KEYS, check_group_together, effective_group
 from millpond.core.metadata.image import Image
 from millpond.core.metadata.topic_configs import TOPIC_KEYS, check_together, effective
-from millpond.model.errors import InvalidSetting
+from millpond.model.errors import InvalidRequest, InvalidSetting
 from millpond.model.limits import PARTITIONS_PER_TOPIC_MAX, VISIBILITY_MS_MAX
 
 _NOTHING: Mapping[str, str] = {}
@@ -95,6 +95,8 @@ _OWN = (
         least=1,
     ),
     _own("group.initial.rebalance.delay.ms", _INT, "100", "How long a new group waits for its other members."),
+    _own("group.max.size", _INT, "10000", "The most members of a classic group.", least=1),
+    _own("group.consumer.max.size", _INT, "10000", "The most members of a consumer group.", least=1),
     _own(
         "group.consumer.assignors",
         _STRING,
@@ -242,7 +244,7 @@ def check_dynamic(values: Mapping[str, str]) -> None:
     for name, text in values.items():
         key = _key(name)
         if not key.dynamic:
-            raise InvalidSetting(
+            raise InvalidRequest(
                 f"{name} is read when the broker starts and cannot change while it runs; set it in the broker's "
                 "settings and start it again"
             )

@@ -1,8 +1,8 @@
 """Every setting of a topic, by Kafka's name, and what they come to for one topic.
 
 A setting that Millpond has no use for is taken where ignoring it loses nothing and no client could tell; its text says
-so. One that would promise something which is not done is refused: `compression.type` other than `producer` (batches are
-kept as they were sent), tiered storage, throttled replicas.
+so. One that would promise something which is not done is refused: tiered storage, throttled replicas, levels of
+compression.
 Invariant: `effective` of overrides that were accepted never fails.
 Pure. broker/drivers/metadata.py turns a `TopicConfig` into settings of the log.
 """
@@ -13,9 +13,17 @@ from dataclasses import dataclass
 from millpond.core.metadata.config_keys import INT32_MAX, INT64_MAX, ConfigKey, ConfigType, Value, parse
 from millpond.model.errors import InvalidSetting
 from millpond.model.limits import BATCH_BYTES_MAX, KIB, SEGMENT_BYTES_MAX
+from millpond.protocol.compression import Codec
 
 DAY_MS = 86_400_000
 
+CODECS = {
+    "uncompressed": Codec.NONE,
+    "gzip": Codec.GZIP,
+    "snappy": Codec.SNAPPY,
+    "lz4": Codec.LZ4,
+    "zstd": Codec.ZSTD,
+}
 _BOOLEAN, _STRING, _INT, _LONG = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT, ConfigType.LONG
 
 
@@ -72,9 +80,9 @@ _KEYS = (
     _choice(
         "compression.type",
         "compression.type",
-        ("producer",),
-        "Batches are kept compressed as their producer sent them; there is no other way.",
-        advice="set the compression at the producer",
+        ("producer", *CODECS),
+        "How batches are kept: as their producer compressed them, or compressed anew by the broker, which costs time "
+        "for each batch that comes otherwise.",
     ),
     _long(
         "delete.retention.ms",
@@ -266,10 +274,11 @@ class TopicConfig:
     compaction_lag_ms_max: int
     compaction_dirty_ratio_min: float
     batch_bytes_max: int
+    codec: Codec | None
+    """How batches are kept; None is as they come."""
     log_append_time: bool
     timestamp_before_ms_max: int
     timestamp_after_ms_max: int
-    insync_replicas_min: int
     retention_bytes: int | None
     retention_ms: int | None
     segment_bytes: int
@@ -320,10 +329,10 @@ def effective(topic_overrides: Mapping[str, str], broker_defaults: Mapping[str, 
         compaction_lag_ms_max=_whole(values, "max.compaction.lag.ms"),
         compaction_dirty_ratio_min=_decimal(values, "min.cleanable.dirty.ratio"),
         batch_bytes_max=_whole(values, "max.message.bytes"),
+        codec=CODECS.get(str(values["compression.type"])),
         log_append_time=values["message.timestamp.type"] == "LogAppendTime",
         timestamp_before_ms_max=_whole(values, "message.timestamp.before.max.ms"),
         timestamp_after_ms_max=_whole(values, "message.timestamp.after.max.ms"),
-        insync_replicas_min=_whole(values, "min.insync.replicas"),
         retention_bytes=_bound(values, "retention.bytes"),
         retention_ms=_bound(values, "retention.ms"),
         segment_bytes=_whole(values, "segment.bytes"),

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from millpond.api.kafka.allowed import GROUP, if_asked
 from millpond.api.kafka.context import Context
 from millpond.broker.node import Node
 from millpond.core.groups.descriptions import ConsumerDescription
@@ -20,14 +21,20 @@ _CONSUMER_MEMBER = 1
 
 
 def answer(node: Node, request: ConsumerGroupDescribeRequest, context: Context) -> ConsumerGroupDescribeResponse:
-    return ConsumerGroupDescribeResponse(groups=[_described(node, name) for name in request.group_ids])
+    groups = [_described(node, name) for name in request.group_ids]
+    for group in groups:
+        if not group.error_code:
+            group.authorized_operations = if_asked(request.include_authorized_operations, GROUP)
+    return ConsumerGroupDescribeResponse(groups=groups)
 
 
 def _described(node: Node, name: str) -> DescribedGroup:
     group = node.groups.describe(name)
     if not isinstance(group, ConsumerDescription):
-        message = f"{name} is no consumer group"
-        return DescribedGroup(group_id=name, error_code=GroupError.GROUP_ID_NOT_FOUND, error_message=message)
+        error, message = GroupError.GROUP_ID_NOT_FOUND, f"{name} is no consumer group"
+        if not name:
+            error, message = GroupError.INVALID_GROUP_ID, "the group id is missing"
+        return DescribedGroup(group_id=name, error_code=error, error_message=message)
     return DescribedGroup(
         group_id=name,
         group_state=group.state,
@@ -47,7 +54,7 @@ def _member(node: Node, member: ConsumerMemberRecord) -> Member:
         client_id=member.client_id,
         client_host=member.client_host,
         subscribed_topic_names=sorted(member.topics),
-        subscribed_topic_regex=member.regex,
+        subscribed_topic_regex=member.regex or "",
         assignment=_assignment(node, member.assigned),
         target_assignment=_assignment(node, member.target),
         member_type=_CONSUMER_MEMBER,

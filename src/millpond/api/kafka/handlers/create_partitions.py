@@ -27,7 +27,8 @@ async def _create(node: Node, request: CreatePartitionsRequest) -> CreatePartiti
     decision = await node.metadata.decide(
         lambda image: create_partitions(image, wanted, rng=node.rng, validate_only=request.validate_only)
     )
-    return CreatePartitionsResponse(results=[_result(each) for each in decision.answers])
+    results = {each.name: each for each in map(_result, decision.answers)}
+    return CreatePartitionsResponse(results=list(results.values()))
 
 
 def _more(topic: CreatePartitionsTopic) -> MorePartitions:

@@ -30,7 +30,8 @@ async def _create(node: Node, request: CreateTopicsRequest) -> CreateTopicsRespo
             image, wanted, static=node.static, rng=node.rng, validate_only=request.validate_only
         )
     )
-    return CreateTopicsResponse(topics=[_result(each) for each in decision.answers])
+    results = {each.name: each for each in map(_result, decision.answers)}  # one for each name, however often it came
+    return CreateTopicsResponse(topics=list(results.values()))
 
 
 def _new_topic(topic: CreatableTopic) -> NewTopic:

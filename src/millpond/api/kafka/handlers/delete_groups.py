@@ -15,7 +15,10 @@ from millpond.protocol.messages.delete_groups import (
 
 
 def answer(node: Node, request: DeleteGroupsRequest, context: Context) -> Awaitable[DeleteGroupsResponse]:
-    asked = [(name, node.groups.ask(name, lambda token: DeleteGroup(token=token))) for name in request.groups_names]
+    asked = [
+        (name, node.groups.ask(name, lambda token: DeleteGroup(token=token)))
+        for name in dict.fromkeys(request.groups_names)
+    ]
     return _response(node, asked)
 
 

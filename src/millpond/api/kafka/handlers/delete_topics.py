@@ -24,7 +24,7 @@ def answer(node: Node, request: DeleteTopicsRequest, context: Context) -> Awaita
 async def _delete(node: Node, wanted: list[TopicToDelete]) -> DeleteTopicsResponse:
     decision = await node.metadata.decide(lambda image: delete_topics(image, wanted, static=node.static))
     results = [_result(asked, answer) for asked, answer in zip(wanted, decision.answers, strict=True)]
-    return DeleteTopicsResponse(responses=results)
+    return DeleteTopicsResponse(responses=list({(each.name, each.topic_id): each for each in results}.values()))
 
 
 def _result(asked: TopicToDelete, answer: Deleted | Refused) -> DeletableTopicResult:

@@ -5,6 +5,7 @@ takes what is asked of a controller.
 Version notes: from 2 fenced brokers are told of where they are asked for.
 """
 
+from millpond.api.kafka.allowed import CLUSTER, if_asked
 from millpond.api.kafka.context import Context
 from millpond.broker.node import Node
 from millpond.protocol.messages.describe_cluster import (
@@ -23,10 +24,10 @@ def answer(node: Node, request: DescribeClusterRequest, context: Context) -> Des
         return DescribeClusterResponse(
             error_code=_MISMATCHED_ENDPOINT_TYPE if is_known else _UNSUPPORTED_ENDPOINT_TYPE,
             error_message=f"endpoint type is {request.endpoint_type}; here are brokers, which is {_BROKERS}",
-            endpoint_type=request.endpoint_type,
         )
     return DescribeClusterResponse(
         cluster_id=node.cluster_id,
+        cluster_authorized_operations=if_asked(request.include_cluster_authorized_operations, CLUSTER),
         controller_id=node.controller_id,
         endpoint_type=request.endpoint_type,
         brokers=[

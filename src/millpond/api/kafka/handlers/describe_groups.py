@@ -3,6 +3,7 @@
 Version notes: to 5 a group nobody knows is Dead without an error; from 6 it is not found (69).
 """
 
+from millpond.api.kafka.allowed import GROUP, if_asked
 from millpond.api.kafka.context import Context
 from millpond.broker.node import Node
 from millpond.core.groups.descriptions import ClassicDescription
@@ -16,7 +17,11 @@ from millpond.protocol.messages.describe_groups import (
 
 
 def answer(node: Node, request: DescribeGroupsRequest, context: Context) -> DescribeGroupsResponse:
-    return DescribeGroupsResponse(groups=[_described(node, name, context) for name in request.groups])
+    groups = [_described(node, name, context) for name in request.groups]
+    for group in groups:
+        if not group.error_code:
+            group.authorized_operations = if_asked(request.include_authorized_operations, GROUP)
+    return DescribeGroupsResponse(groups=groups)
 
 
 def _described(node: Node, name: str, context: Context) -> DescribedGroup:

@@ -6,6 +6,7 @@ more than `PARTITIONS_PER_PAGE_MAX`; where there are more, the cursor says from 
 
 from collections.abc import Iterable
 
+from millpond.api.kafka.allowed import TOPIC
 from millpond.api.kafka.context import Context
 from millpond.broker.node import Node
 from millpond.core.metadata.image import Image, Topic
@@ -29,7 +30,7 @@ def answer(node: Node, request: DescribeTopicPartitionsRequest, context: Context
         return DescribeTopicPartitionsResponse(topics=_refused(sorted(asked), InvalidRequest.kafka_code))
     names = sorted(asked or image.topics)
     if cursor is not None:
-        names = [name for name in names if name >= cursor.topic_name]
+        names = sorted({cursor.topic_name, *(name for name in names if name >= cursor.topic_name)})
     left = max(1, min(request.response_partition_limit, PARTITIONS_PER_PAGE_MAX))
     response = DescribeTopicPartitionsResponse()
     for name in names:
@@ -59,7 +60,10 @@ def _why_missing(name: str) -> int:
 
 
 def _refused(names: Iterable[str], code: int) -> list[DescribeTopicPartitionsResponseTopic]:
-    return [DescribeTopicPartitionsResponseTopic(name=name, error_code=code) for name in names]
+    return [
+        DescribeTopicPartitionsResponseTopic(name=name, error_code=code, topic_authorized_operations=TOPIC)
+        for name in names
+    ]
 
 
 def _topic(image: Image, topic: Topic, numbers: range) -> DescribeTopicPartitionsResponseTopic:
@@ -67,6 +71,7 @@ def _topic(image: Image, topic: Topic, numbers: range) -> DescribeTopicPartition
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.internal,
+        topic_authorized_operations=TOPIC,
         partitions=[_partition(image, topic, number) for number in numbers],
     )
 

@@ -23,9 +23,13 @@ from millpond.protocol.messages.fetch import (
 )
 
 NO_REPLICA = -1
+_FETCH_SESSION_ID_NOT_FOUND = 70
+_READ_COMMITTED = 1
 
 
 def answer(node: Node, request: FetchRequest, context: Context) -> Awaitable[FetchResponse] | FetchResponse:
+    if request.session_epoch > 0:
+        return FetchResponse(error_code=_FETCH_SESSION_ID_NOT_FOUND)
     broker, broker_epoch = _replica(request)
     if broker not in (NO_REPLICA, context.broker):
         error = NotABroker(
@@ -50,7 +54,7 @@ def answer(node: Node, request: FetchRequest, context: Context) -> Awaitable[Fet
         for topic in request.topics
         for part in topic.partitions
     ]
-    bytes_max = min(request.max_bytes, node.fetch_bytes_max)
+    bytes_max = max(min(request.max_bytes, node.fetch_bytes_max), 1)  # one batch at least, however large
     bytes_min = min(request.min_bytes, bytes_max) if wanted and request.max_wait_ms > 0 else 0
     fetched = fetch_now(wanted, bytes_min=bytes_min, bytes_max=bytes_max)
     if fetched is not None:
@@ -75,26 +79,38 @@ async def _wait(
 
 def _response(request: FetchRequest, fetched: list[Fetched]) -> FetchResponse:
     answers = iter(fetched)
+    for_follower, committed = _replica(request)[0] != NO_REPLICA, request.isolation_level == _READ_COMMITTED
     return FetchResponse(
         responses=[
             FetchableTopicResponse(
                 topic=topic.topic,
                 topic_id=topic.topic_id,
-                partitions=[_partition(part.partition, next(answers)) for part in topic.partitions],
+                partitions=[
+                    _partition(part.partition, next(answers), for_follower=for_follower, committed=committed)
+                    for part in topic.partitions
+                ],
             )
             for topic in request.topics
         ]
     )
 
 
-def _partition(index: int, fetched: Fetched) -> PartitionData:
+def _partition(index: int, fetched: Fetched, *, for_follower: bool, committed: bool) -> PartitionData:
+    if fetched.error and not for_follower:
+        return PartitionData(
+            partition_index=index,
+            error_code=fetched.error.kafka_code,
+            high_watermark=-1,
+            aborted_transactions=[] if fetched.high_watermark < 0 else None,  # as Kafka tells no partition from others
+            records=fetched.data,
+        )
     return PartitionData(
         partition_index=index,
         error_code=fetched.error.kafka_code if fetched.error else 0,
         high_watermark=fetched.high_watermark,
         last_stable_offset=fetched.high_watermark,
         log_start_offset=fetched.start_offset,
-        aborted_transactions=None,
+        aborted_transactions=[] if committed else None,
         records=fetched.data,
         diverging_epoch=None
         if fetched.diverging is None

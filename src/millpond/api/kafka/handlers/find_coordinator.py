@@ -18,7 +18,8 @@ from millpond.protocol.messages.find_coordinator import (
     FindCoordinatorResponse,
 )
 
-_GROUP = 0
+_GROUP, _TRANSACTION = 0, 1
+_INVALID_REQUEST = 42
 _COORDINATOR_NOT_AVAILABLE = 15
 
 
@@ -50,6 +51,9 @@ def _response(node: Node, request: FindCoordinatorRequest) -> FindCoordinatorRes
 
 
 def _coordinator(node: Node, kind: int, key: str) -> Coordinator:
+    if kind not in (_GROUP, _TRANSACTION):
+        why = f"key type is {kind}; allowed are {_GROUP} for groups and {_TRANSACTION} for transactions"
+        return _none(key, why, code=_INVALID_REQUEST)
     if kind != _GROUP:
         return _none(key, "only groups have a coordinator here; transactions do not, yet")
     leader = node.groups.leader_of(key)
@@ -60,5 +64,5 @@ def _coordinator(node: Node, kind: int, key: str) -> Coordinator:
     return Coordinator(key=key, node_id=leader, host=host, port=port)
 
 
-def _none(key: str, why: str) -> Coordinator:
-    return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=_COORDINATOR_NOT_AVAILABLE, error_message=why)
+def _none(key: str, why: str, *, code: int = _COORDINATOR_NOT_AVAILABLE) -> Coordinator:
+    return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=code, error_message=why)

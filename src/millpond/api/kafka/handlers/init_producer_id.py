@@ -1,7 +1,7 @@
 """InitProducerId: a number for an idempotent producer.
 
-Behaviour: every call gets a new id at epoch 0; a producer that brings its own gets the next epoch of it. Transactions
-are not served yet, and refused.
+Behaviour: every call gets a new id at epoch 0, also that of a producer that brings its own: ids are given out here,
+and nobody names one for itself. Transactions are not served yet, and refused.
 """
 
 from collections.abc import Awaitable
@@ -11,16 +11,16 @@ from millpond.broker.node import Node
 from millpond.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 _TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
-_PRODUCER_EPOCH_MAX = 2**15 - 2
+_INVALID_REQUEST = 42
 
 
 def answer(
     node: Node, request: InitProducerIdRequest, context: Context
 ) -> Awaitable[InitProducerIdResponse] | InitProducerIdResponse:
+    if request.transactional_id == "" or (request.producer_id == -1) != (request.producer_epoch == -1):
+        return InitProducerIdResponse(error_code=_INVALID_REQUEST, producer_epoch=-1)
     if request.transactional_id is not None:
-        return InitProducerIdResponse(error_code=_TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    if request.producer_id >= 0 and 0 <= request.producer_epoch < _PRODUCER_EPOCH_MAX:
-        return InitProducerIdResponse(producer_id=request.producer_id, producer_epoch=request.producer_epoch + 1)
+        return InitProducerIdResponse(error_code=_TRANSACTIONAL_ID_AUTHORIZATION_FAILED, producer_epoch=-1)
     return _new(node)
 
 

@@ -21,7 +21,7 @@ def answer(node: Node, request: ListGroupsRequest, context: Context) -> ListGrou
                 group_id=each.group,
                 protocol_type=each.protocol_type,
                 group_state=each.state,
-                group_type=each.type.value.capitalize(),
+                group_type=each.type.value,
             )
             for each in listings
         ]

@@ -7,6 +7,7 @@ Version notes: version 0 has no way to ask for no topics: an empty list is all o
 
 from collections.abc import Awaitable
 
+from millpond.api.kafka.allowed import CLUSTER, TOPIC, if_asked
 from millpond.api.kafka.context import Context
 from millpond.broker.node import Node
 from millpond.core.metadata.controller import auto_create
@@ -32,18 +33,18 @@ _NAME_NULLABLE_SINCE = 12
 def answer(node: Node, request: MetadataRequest, context: Context) -> Awaitable[MetadataResponse] | MetadataResponse:
     image = node.image
     if request.topics is None or (context.version == 0 and not request.topics):
-        return _response(node, image, [_topic(topic) for _, topic in sorted(image.topics.items())])
+        return _response(node, request, image, [_topic(topic) for _, topic in sorted(image.topics.items())])
     missing = [each.name for each in request.topics if each.name is not None and each.name not in image.topics]
     if missing and request.allow_auto_topic_creation:
         return _create(node, request, missing, version=context.version)
-    return _response(node, image, _wanted(image, request, {}, version=context.version))
+    return _response(node, request, image, _wanted(image, request, {}, version=context.version))
 
 
 async def _create(node: Node, request: MetadataRequest, missing: list[str], *, version: int) -> MetadataResponse:
     decision = await node.metadata.decide(lambda image: auto_create(image, missing, static=node.static, rng=node.rng))
     refused = {each.subject: each.error.kafka_code for each in decision.answers if isinstance(each, Refused)}
     image = node.image
-    return _response(node, image, _wanted(image, request, refused, version=version))
+    return _response(node, request, image, _wanted(image, request, refused, version=version))
 
 
 def _wanted(
@@ -51,7 +52,7 @@ def _wanted(
 ) -> list[MetadataResponseTopic]:
     no_name = None if version >= _NAME_NULLABLE_SINCE else ""
     topics = []
-    for each in request.topics or []:
+    for each in {(each.topic_id, each.name): each for each in request.topics or []}.values():
         by_id = each.topic_id != NO_ID
         topic = image.topics_by_id.get(each.topic_id) if by_id else image.topics.get(each.name or "")
         if topic is not None:
@@ -90,7 +91,12 @@ def _topic(topic: Topic) -> MetadataResponseTopic:
     )
 
 
-def _response(node: Node, image: Image, topics: list[MetadataResponseTopic]) -> MetadataResponse:
+def _response(
+    node: Node, request: MetadataRequest, image: Image, topics: list[MetadataResponseTopic]
+) -> MetadataResponse:
+    if request.include_topic_authorized_operations:
+        for topic in topics:
+            topic.topic_authorized_operations = TOPIC
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(
@@ -104,4 +110,5 @@ def _response(node: Node, image: Image, topics: list[MetadataResponseTopic]) -> 
         cluster_id=node.cluster_id,
         controller_id=node.controller_id,
         topics=topics,
+        cluster_authorized_operations=if_asked(request.include_cluster_authorized_operations, CLUSTER),
     )

@@ -8,6 +8,7 @@ from collections.abc import Awaitable
 
 from millpond.api.kafka.context import Context
 from millpond.broker.node import Node
+from millpond.core.groups.errors import GroupError
 from millpond.core.groups.offsets import CommitOffsets, OffsetToCommit, PartitionErrors
 from millpond.model.ids import LeaderEpoch, Offset, TopicPartition
 from millpond.protocol.messages.offset_commit import (
@@ -20,6 +21,7 @@ from millpond.protocol.messages.offset_commit import (
 
 _UNKNOWN_TOPIC_OR_PARTITION = 3
 _UNKNOWN_TOPIC_ID = 100
+_STALE_SINCE = 9
 
 
 def answer(node: Node, request: OffsetCommitRequest, context: Context) -> Awaitable[OffsetCommitResponse]:
@@ -46,13 +48,16 @@ def answer(node: Node, request: OffsetCommitRequest, context: Context) -> Awaita
             retention_ms=request.retention_time_ms,
         ),
     )
-    return _response(node, request, asked)
+    return _response(node, request, context.version, asked)
 
 
 async def _response(
-    node: Node, request: OffsetCommitRequest, asked: Awaitable[PartitionErrors]
+    node: Node, request: OffsetCommitRequest, version: int, asked: Awaitable[PartitionErrors]
 ) -> OffsetCommitResponse:
     result = await asked
+    error = result.error
+    if error is GroupError.STALE_MEMBER_EPOCH and version < _STALE_SINCE:
+        error = GroupError.UNSUPPORTED_VERSION  # which older clients know
     codes = dict(result.partitions)
     topics = []
     for topic in request.topics:
@@ -61,7 +66,7 @@ async def _response(
         partitions = [
             OffsetCommitResponsePartition(
                 partition_index=part.partition_index,
-                error_code=result.error or codes.get(TopicPartition(name or "", part.partition_index), unknown),
+                error_code=error or codes.get(TopicPartition(name or "", part.partition_index), unknown),
             )
             for part in topic.partitions
         ]

@@ -37,5 +37,7 @@ def _partition(node: Node, topic: str, part: OffsetForLeaderPartition) -> EpochE
         partition.require_leader()
     except MillpondError as error:
         return EpochEndOffset(partition=part.partition, error_code=error.kafka_code)
+    if part.leader_epoch < 0:
+        return EpochEndOffset(partition=part.partition)
     epoch, end = partition.log.end_of_epoch(LeaderEpoch(part.leader_epoch))
     return EpochEndOffset(partition=part.partition, leader_epoch=epoch, end_offset=end)

@@ -3,7 +3,8 @@
 Behaviour: batches are appended before the next request of the connection is looked at, and answered once kept. With
 acks=0 nothing is answered; a refusal ends the connection. acks=1 and acks=all mean the same while there is one
 replica: kept. But a topic that wants more replicas in sync than there are takes nothing with acks=all.
-Version notes: to 12 topics go by name, from 13 by id. From 8 a refusal says why.
+Version notes: to 12 topics go by name, from 13 by id. From 7 batches may be compressed with zstd. From 8 a refusal
+says why, and which records of a batch it is about.
 """
 
 import asyncio
@@ -12,14 +13,25 @@ from collections.abc import Awaitable
 from millpond.api.kafka.context import Context
 from millpond.broker.node import Node
 from millpond.broker.operations.produce import Pending, Produced, begin, finish, finish_now
-from millpond.model.errors import InvalidAcks, InvalidRequest
+from millpond.model.errors import (
+    InvalidAcks,
+    InvalidRecord,
+    InvalidRequest,
+    InvalidTimestamp,
+    RequestError,
+    UnsupportedCompression,
+)
 from millpond.protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
+    PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceResponse,
 )
+from millpond.protocol.records import Codec, parse_header
 
+_ZSTD_SINCE = 7
 _unanswered: set[asyncio.Task[list[Produced]]] = set()
 """Work for acks=0, which nobody waits for; held here so that it is not forgotten half-way."""
 
@@ -30,7 +42,7 @@ def answer(
     if request.acks not in (-1, 0, 1):
         error = InvalidAcks(f"acks is {request.acks}; allowed are -1 (all), 0 and 1")
         return _response(request, [Produced(error=error) for topic in request.topic_data for _ in topic.partition_data])
-    pending = _begin_all(node, request)
+    pending = _begin_all(node, request, context.version)
     if request.acks:
         produced = finish_now(pending)
         return _finish(request, pending) if produced is None else _response(request, produced)
@@ -42,10 +54,13 @@ def answer(
     return None
 
 
-def _begin_all(node: Node, request: ProduceRequest) -> list[Pending]:
+def _begin_all(node: Node, request: ProduceRequest, version: int) -> list[Pending]:
     if _names_one_twice(request):
         error = InvalidRequest("the request names one partition twice; send one batch for each")
         return [Pending(error=error) for topic in request.topic_data for _ in topic.partition_data]
+    if version < _ZSTD_SINCE and any(_is_zstd(part) for topic in request.topic_data for part in topic.partition_data):
+        unknown = UnsupportedCompression(f"zstd is for versions from {_ZSTD_SINCE} on; the request is in {version}")
+        return [Pending(error=unknown) for topic in request.topic_data for _ in topic.partition_data]
     now_ms, acks_all = node.clock.wall_ms(), request.acks == -1
     return [
         begin(node.find(topic.name, topic.topic_id, part.index), part.records, now_ms=now_ms, acks_all=acks_all)
@@ -60,6 +75,13 @@ def _names_one_twice(request: ProduceRequest) -> bool:
         return False
     named = [(topic.name, topic.topic_id, part.index) for topic in topics for part in topic.partition_data]
     return len(set(named)) < len(named)
+
+
+def _is_zstd(part: PartitionProduceData) -> bool:
+    try:
+        return parse_header(part.records or b"").codec is Codec.ZSTD
+    except RequestError:
+        return False  # and is told so
 
 
 async def _finish(request: ProduceRequest, pending: list[Pending]) -> ProduceResponse:
@@ -86,6 +108,10 @@ def _partition(index: int, produced: Produced) -> PartitionProduceResponse:
         index=index,
         error_code=error.kafka_code if error else 0,
         error_message=str(error) if error else None,
+        record_errors=[
+            BatchIndexAndErrorMessage(batch_index=number, batch_index_error_message=str(error))
+            for number in (error.records if isinstance(error, InvalidRecord | InvalidTimestamp) else ())
+        ],
         base_offset=produced.base_offset,
         log_append_time_ms=produced.append_time,
         log_start_offset=produced.start_offset,

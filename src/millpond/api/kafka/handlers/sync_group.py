@@ -8,10 +8,15 @@ from collections.abc import Awaitable
 from millpond.api.kafka.context import Context
 from millpond.broker.node import Node
 from millpond.core.groups.classic_events import SyncGroup, SyncResult
+from millpond.core.groups.errors import GroupError
 from millpond.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+_NAMES_PROTOCOL_SINCE = 5
 
 
 def answer(node: Node, request: SyncGroupRequest, context: Context) -> Awaitable[SyncGroupResponse]:
+    if context.version >= _NAMES_PROTOCOL_SINCE and None in (request.protocol_type, request.protocol_name):
+        return _refused()
     asked = node.groups.ask(
         request.group_id,
         lambda token: SyncGroup(
@@ -25,6 +30,10 @@ def answer(node: Node, request: SyncGroupRequest, context: Context) -> Awaitable
         ),
     )
     return _response(asked)
+
+
+async def _refused() -> SyncGroupResponse:
+    return SyncGroupResponse(error_code=GroupError.INCONSISTENT_GROUP_PROTOCOL)
 
 
 async def _response(asked: Awaitable[SyncResult]) -> SyncGroupResponse:
