@@ -11,7 +11,7 @@ import pytest
 from tests.interop.broker_process import BrokerProcess, running_broker
 from tests.interop.cluster_processes import ClusterProcesses, running_cluster
 from tests.interop.confluent import Reachable
-from tests.interop.fetched import NODE, java_classpath, node_modules
+from tests.interop.fetched import NODE, go_client, java_classpath, node_modules
 from tests.interop.foreign_client import ForeignClient
 
 
@@ -68,6 +68,14 @@ def kafkajs(broker: BrokerProcess, request: pytest.FixtureRequest) -> Iterator[F
 @pytest.fixture(scope="module")
 def platformatic(broker: BrokerProcess, request: pytest.FixtureRequest) -> Iterator[ForeignClient]:
     with closing(_node_client("platformatic.cjs", broker, request.config)) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def franz(broker: BrokerProcess, request: pytest.FixtureRequest) -> Iterator[ForeignClient]:
+    assert request.config.cache is not None
+    program = go_client(request.config.cache)
+    with closing(ForeignClient([str(program), broker.address], os.environ)) as client:
         yield client
 
 

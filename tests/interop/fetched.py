@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-JAVA, NODE = HERE / "java", HERE / "node"
+JAVA, NODE, GO = HERE / "java", HERE / "node", HERE / "go"
 DOWNLOAD_SECONDS_MAX = 180.0
 READY = "ready"
 
@@ -45,14 +45,23 @@ def node_modules(cache: pytest.Cache) -> Path:
     return _or_skip(cache.mkdir("interop-node"), lock, _fetch_node_modules)
 
 
+def go_client(cache: pytest.Cache) -> Path:
+    """The program of go/main.go, built with the modules that go/go.sum names; skips where there can be none."""
+    tools = "Go of 1.26 or newer"
+    _need_tools("go", what=tools)
+    _need_version("go", (1, 26), what=tools, asked="version")
+    pins = tuple(GO / name for name in ("main.go", "admin.go", "go.mod", "go.sum"))
+    return _or_skip(cache.mkdir("interop-go"), pins, _build_go)
+
+
 def _need_tools(*names: str, what: str) -> None:
     missing = [name for name in names if not shutil.which(name)]
     if missing:
         pytest.skip(f"no {', '.join(missing)} on this machine; install {what}")
 
 
-def _need_version(name: str, least: tuple[int, ...], *, what: str) -> None:
-    said = subprocess.run([name, "--version"], capture_output=True, text=True, check=True).stdout.strip()
+def _need_version(name: str, least: tuple[int, ...], *, what: str, asked: str = "--version") -> None:
+    said = subprocess.run([name, asked], capture_output=True, text=True, check=True).stdout.strip()
     if tuple(map(int, re.findall(r"\d+", said)))[: len(least)] < least:
         pytest.skip(f"{name} on this machine is {said}; install {what}")
 
@@ -106,6 +115,13 @@ def _fetch_node_modules(place: Path) -> Path:
     return place / "node_modules"
 
 
+def _build_go(place: Path) -> Path:
+    program = place / "client"
+    if not (place / READY).exists():
+        _run("go", "build", "-mod=readonly", "-buildvcs=false", "-o", str(program), ".", directory=GO)
+    return program
+
+
 def _run(*command: str, directory: Path | None = None) -> None:
     try:
         ran = subprocess.run(
@@ -115,5 +131,6 @@ def _run(*command: str, directory: Path | None = None) -> None:
         raise NotFetched(f"{command[0]} had no answer in {DOWNLOAD_SECONDS_MAX} s") from None
     said = ran.stdout + ran.stderr
     assert "EINTEGRITY" not in said, said
+    assert "checksum mismatch" not in said, said
     if ran.returncode:
         raise NotFetched(f"{command[0]} ended with {ran.returncode}: {' '.join(said.split())[:300]}")

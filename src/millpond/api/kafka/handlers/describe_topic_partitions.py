@@ -30,7 +30,7 @@ def answer(node: Node, request: DescribeTopicPartitionsRequest, context: Context
         return DescribeTopicPartitionsResponse(topics=_refused(sorted(asked), InvalidRequest.kafka_code))
     names = sorted(asked or image.topics)
     if cursor is not None:
-        names = sorted({cursor.topic_name, *(name for name in names if name >= cursor.topic_name)})
+        names = [name for name in names if name >= cursor.topic_name]
     left = max(1, min(request.response_partition_limit, PARTITIONS_PER_PAGE_MAX))
     response = DescribeTopicPartitionsResponse()
     for name in names:
