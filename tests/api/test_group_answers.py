@@ -36,8 +36,13 @@ MEMBER = "AAAAAAAAAAAAAAAAAAAAAQ"
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
     directory: Path = tmp_path_factory.mktemp("broker")
-    limits = {"group_max_size": "2", "group_consumer_max_size": "1", "group_initial_rebalance_delay_ms": "0"}
-    with running(directory, offsets_topic_num_partitions="1", **limits) as started:
+    with running(
+        directory,
+        offsets_topic_num_partitions="1",
+        group_max_size="2",
+        group_consumer_max_size="1",
+        group_initial_rebalance_delay_ms="0",
+    ) as started:
         started.do(lambda node: node.groups.make_place())
         yield started
 

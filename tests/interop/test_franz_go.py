@@ -22,8 +22,10 @@ def admin(franz: ForeignClient, call: str, **arguments: object) -> Any:  # noqa:
 
 
 def new_topic(franz: ForeignClient, *, partitions: int = 1, **configs: str) -> str:
+    """Settings have `_` for each dot."""
     topic = new_name("go-topic")
-    assert admin(franz, "CreateTopic", topic=topic, partitions=partitions, configs=configs) == partitions
+    named = {key.replace("_", "."): value for key, value in configs.items()}
+    assert admin(franz, "CreateTopic", topic=topic, partitions=partitions, configs=named) == partitions
     return topic
 
 
@@ -79,7 +81,7 @@ def test_headers_timestamps_and_missing_keys_and_values_are_kept(franz: ForeignC
 
 
 def test_a_message_of_900_kilobytes_passes_and_one_too_large_for_its_topic_does_not(franz: ForeignClient) -> None:
-    topic, small = new_topic(franz), new_topic(franz, **{"max.message.bytes": "1000"})
+    topic, small = new_topic(franz), new_topic(franz, max_message_bytes="1000")
     franz.ask("produce", topic=topic, records=[{"value": "x" * 900_000}])
     assert values_read(franz, topic, 1) == ["x" * 900_000]
     with pytest.raises(Refused, match="MESSAGE_TOO_LARGE"):
@@ -120,9 +122,8 @@ def test_groups_are_listed_described_moved_and_deleted(franz: ForeignClient, pro
     with pytest.raises(Refused, match="NON_EMPTY_GROUP"):
         admin(franz, "DeleteGroup", group=group)
     franz.ask("close", name=name)
-    state = ""
-    for _ in until(lambda: state == "Empty", what="the group is empty"):
-        state = admin(franz, "ListGroups", group=group)
+    for _ in until(lambda: admin(franz, "ListGroups", group=group) == "Empty", what="the group is empty"):
+        pass
     admin(franz, "CommitOffsets", group=group, topic=topic, offset=8)
     assert values_read(franz, topic, 2, group=group, protocol=protocol) == ["8", "9"]
     admin(franz, "DeleteGroup", group=group)
