@@ -225,12 +225,6 @@ def test_one_batch_comes_however_little_is_asked_for(peer: Peer, name: str) -> N
     assert values(fetch(peer, name, max_bytes=0)) == [b"a"]
 
 
-def test_readers_of_what_is_committed_are_told_that_nothing_was_aborted(peer: Peer, name: str) -> None:
-    create(peer, name)
-    assert fetch(peer, name, isolation_level=1).aborted_transactions == []
-    assert fetch(peer, name).aborted_transactions is None
-
-
 @pytest.mark.parametrize(("place", "since"), [(-3, 7), (-4, 8), (-5, 9)])
 def test_places_are_known_from_a_version_on(peer: Peer, name: str, place: int, since: int) -> None:
     create(peer, name)

@@ -26,6 +26,7 @@ REASONS: tuple[tuple[str, str, str], ...] = (
     ("producers", "one of long ago", "it is in the log: a client takes DUPLICATE_SEQUENCE_NUMBER for a success"),
     ("producers", "a gap|back|epoch|negative", _START),
     ("fetch", "negative sizes|isolation nobody knows|an epoch that never was", _BROKEN),
+    ("fetch", "committed only", "no list rather than an empty one: there are no transactions"),
     ("create topics", "only asked", "nothing was made that could have an id"),
     ("create partitions", "internal", "more partitions would part groups from their offsets"),
     ("create partitions", "how many", "Kafka answers before it has happened; Millpond after"),

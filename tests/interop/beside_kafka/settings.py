@@ -19,6 +19,33 @@ TOPIC, BROKER, BROKER_LOGGER, GROUP = 2, 4, 8, 32
 UNTIL_IT_HOLDS_SECONDS = 1.0
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 Change = tuple[str, int, str | None]
+VALUES = (
+    ("compression.type", "gzip"),
+    ("compression.type", "brotli"),
+    ("compression.gzip.level", "99"),
+    ("compression.zstd.level", "3"),
+    ("min.insync.replicas", "0"),
+    ("min.insync.replicas", "5"),
+    ("segment.bytes", "1"),
+    ("max.message.bytes", "-1"),
+    ("message.timestamp.type", "Never"),
+    ("cleanup.policy", ""),
+    ("cleanup.policy", "delete,compact"),
+    ("cleanup.policy", "delete, compact"),
+    ("retention.bytes", "-5"),
+    ("unclean.leader.election.enable", "maybe"),
+    ("unclean.leader.election.enable", "TRUE"),
+    ("min.cleanable.dirty.ratio", "2"),
+    ("message.format.version", "3.0"),
+    ("flush.messages", "0"),
+    ("follower.replication.throttled.replicas", "0:1"),
+    ("follower.replication.throttled.replicas", "nonsense"),
+    ("retention.ms", " 77 "),
+    ("min.compaction.lag.ms", "100"),
+    ("max.compaction.lag.ms", "50"),
+    ("local.retention.ms", "10"),
+    ("remote.storage.enable", "true"),
+)
 
 
 def altering(side: Side) -> None:
@@ -60,33 +87,7 @@ def altering(side: Side) -> None:
     alter("a group's, unknown", ("no.such", SET, "50000"), of="a-group", kind=GROUP)
     alter("a group's, too short", ("consumer.session.timeout.ms", SET, "1"), of="a-group", kind=GROUP)
     alter("a group without a name", ("consumer.session.timeout.ms", SET, "50000"), of="", kind=GROUP)
-    for key, value in (
-        ("compression.type", "gzip"),
-        ("compression.type", "brotli"),
-        ("compression.gzip.level", "99"),
-        ("compression.zstd.level", "3"),
-        ("min.insync.replicas", "0"),
-        ("min.insync.replicas", "5"),
-        ("segment.bytes", "1"),
-        ("max.message.bytes", "-1"),
-        ("message.timestamp.type", "Never"),
-        ("cleanup.policy", ""),
-        ("cleanup.policy", "delete,compact"),
-        ("cleanup.policy", "delete, compact"),
-        ("retention.bytes", "-5"),
-        ("unclean.leader.election.enable", "maybe"),
-        ("unclean.leader.election.enable", "TRUE"),
-        ("min.cleanable.dirty.ratio", "2"),
-        ("message.format.version", "3.0"),
-        ("flush.messages", "0"),
-        ("follower.replication.throttled.replicas", "0:1"),
-        ("follower.replication.throttled.replicas", "nonsense"),
-        ("retention.ms", " 77 "),
-        ("min.compaction.lag.ms", "100"),
-        ("max.compaction.lag.ms", "50"),
-        ("local.retention.ms", "10"),
-        ("remote.storage.enable", "true"),
-    ):
+    for key, value in VALUES:
         alter(f"{key}={value}", (key, SET, value))
     one = AlterConfigsResource(resource_type=TOPIC, resource_name=name, configs=[])
     side.ask("a resource twice", IncrementalAlterConfigsRequest(resources=[one, one]))

@@ -24,7 +24,6 @@ from millpond.protocol.messages.fetch import (
 
 NO_REPLICA = -1
 _FETCH_SESSION_ID_NOT_FOUND = 70
-_READ_COMMITTED = 1
 
 
 def answer(node: Node, request: FetchRequest, context: Context) -> Awaitable[FetchResponse] | FetchResponse:
@@ -79,15 +78,14 @@ async def _wait(
 
 def _response(request: FetchRequest, fetched: list[Fetched]) -> FetchResponse:
     answers = iter(fetched)
-    for_follower, committed = _replica(request)[0] != NO_REPLICA, request.isolation_level == _READ_COMMITTED
+    for_follower = _replica(request)[0] != NO_REPLICA
     return FetchResponse(
         responses=[
             FetchableTopicResponse(
                 topic=topic.topic,
                 topic_id=topic.topic_id,
                 partitions=[
-                    _partition(part.partition, next(answers), for_follower=for_follower, committed=committed)
-                    for part in topic.partitions
+                    _partition(part.partition, next(answers), for_follower=for_follower) for part in topic.partitions
                 ],
             )
             for topic in request.topics
@@ -95,7 +93,7 @@ def _response(request: FetchRequest, fetched: list[Fetched]) -> FetchResponse:
     )
 
 
-def _partition(index: int, fetched: Fetched, *, for_follower: bool, committed: bool) -> PartitionData:
+def _partition(index: int, fetched: Fetched, *, for_follower: bool) -> PartitionData:
     if fetched.error and not for_follower:
         return PartitionData(
             partition_index=index,
@@ -110,7 +108,7 @@ def _partition(index: int, fetched: Fetched, *, for_follower: bool, committed: b
         high_watermark=fetched.high_watermark,
         last_stable_offset=fetched.high_watermark,
         log_start_offset=fetched.start_offset,
-        aborted_transactions=[] if committed else None,
+        aborted_transactions=None,
         records=fetched.data,
         diverging_epoch=None
         if fetched.diverging is None
