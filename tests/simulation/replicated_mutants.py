@@ -313,7 +313,7 @@ MUTANTS: tuple[tuple[Mutant, int, World], ...] = (
     (go_on_in_the_epoch_of_an_earlier_leader, 1, {}),
     (forget_the_epochs_at_restart, 0, {}),
     (wait_only_for_those_who_keep_up, 2, {}),
-    (keep_a_lost_disk_in_sync, 123, {}),
+    (keep_a_lost_disk_in_sync, 3, {}),
     (keep_the_groups_as_they_were_last_led_here, 3, {}),
     (load_only_what_the_high_watermark_covers, 0, {}),
     (trust_clocks_to_be_equal, 11, {}),

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 REFUSALS = 2
 DIALS_MAX = 3
+MOMENT_SECONDS = 0.001
 PAUSE_SECONDS = 0.05
 DIAL_SECONDS = 1.0
 
@@ -55,7 +56,8 @@ class Absences:
         self._loop = asyncio.get_running_loop()
         self._places: dict[int, _Place] = {}
         """Where each broker last proved itself."""
-        self._looks: dict[int, asyncio.Task[None]] = {}
+        self._looks: dict[int, asyncio.Task[None] | asyncio.TimerHandle] = {}
+        """Those that are looked for, or are about to be."""
         self._is_closed = False
         self.gone: dict[int, Known] = {}
         """Those whose process has ended, and what was known of it."""
@@ -68,15 +70,23 @@ class Absences:
         """It has proved itself there."""
         self._places[broker] = _Place(address, peer)
         self.gone.pop(broker, None)
-        if (look := self._looks.get(broker)) is not None:
+        if (look := self._looks.pop(broker, None)) is not None:
             look.cancel()
 
     def lost(self, broker: int) -> None:
         """A connection to it, however that ended."""
         place = self._places.get(broker)
         if place is not None and broker not in self._looks and broker not in self.gone and not self._is_closed:
-            look = self._looks[broker] = self._loop.create_task(self._look(broker, place))
-            look.add_done_callback(lambda _: self._looks.pop(broker))
+            # Not at once: connections are lost by the dozen where this broker's own process ends.
+            self._looks[broker] = self._loop.call_later(MOMENT_SECONDS, self._begin, broker, place)
+
+    def _begin(self, broker: int, place: _Place) -> None:
+        look = self._looks[broker] = self._loop.create_task(self._look(broker, place))
+        look.add_done_callback(lambda _: self._ended(broker, look))
+
+    def _ended(self, broker: int, look: asyncio.Task[None]) -> None:
+        if self._looks.get(broker) is look:
+            del self._looks[broker]
 
     async def _look(self, broker: int, place: _Place) -> None:
         known = self._known(broker)
@@ -91,10 +101,9 @@ class Absences:
 
     async def close(self) -> None:
         self._is_closed = True
-        looks = list(self._looks.values())
-        for look in looks:
+        for look in self._looks.values():
             look.cancel()
-        if looks:
+        if looks := [look for look in self._looks.values() if isinstance(look, asyncio.Task)]:
             await asyncio.wait(looks)
 
 
