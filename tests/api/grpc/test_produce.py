@@ -128,7 +128,7 @@ def test_raw_batches_are_kept_as_they_are(broker: InProcessBroker, door: Door) -
 
 def hostile(batch: bytes) -> Iterator[tuple[wire.ProduceBatchRequest, str]]:
     yield wire.ProduceBatchRequest(topic="hostile", partition=0, batch=b""), "invalid_record"
-    yield wire.ProduceBatchRequest(topic="hostile", partition=0, batch=b"no batch"), "malformed_batch"
+    yield wire.ProduceBatchRequest(topic="hostile", partition=0, batch=b"no batch"), "invalid_record"
     yield wire.ProduceBatchRequest(topic="hostile", partition=0, batch=batch[:-1] + b"!"), "corrupt_batch"
     yield wire.ProduceBatchRequest(topic="hostile", partition=1, batch=batch), "unknown_topic_or_partition"
     yield wire.ProduceBatchRequest(topic="hostile", partition=-1, batch=batch), "invalid_request"
