@@ -170,3 +170,16 @@ def test_the_secret_is_not_shown() -> None:
         return repr(SimCluster(sim, 3)[1].settings())
 
     assert "all brokers" not in simulate(1, scenario)
+
+
+@with_three
+async def test_a_broker_that_was_away_has_its_lease_again_although_another_machine_is_dark(cluster: SimCluster) -> None:
+    """It tells everybody where it is, and the dark one answers nothing: the heartbeat after that must not be late."""
+    await cluster.start_all()
+    [controller] = [each for each in cluster.up if each.broker and each.broker.node.metadata.quorum.is_controller]
+    dark, away = [each for each in cluster.up if each is not controller]
+    dark.cut_power()
+    away.host.pause()
+    await asyncio.sleep(10)
+    away.host.resume()
+    await until(lambda: away.holds_lease() and controller.holds_lease())

@@ -405,3 +405,19 @@ async def test_what_moved_away_while_a_broker_was_down_is_removed_when_it_starts
     await cluster[second].start()
     assert not disk.exists("data/orders-0")
     await until(lambda: not any(name.endswith(".removed") for name in disk.list("data")))
+
+
+@with_brokers(3)
+async def test_what_is_being_removed_already_is_removed_once(cluster: SimCluster) -> None:
+    """A partition may go while a broker that starts looks for what earlier lives left."""
+    broker, disk = cluster[1].broker, cluster[1].disk
+    assert broker is not None
+    disk.make_directory("data/old-0.removed")
+    table, image = broker.node.partitions, broker.node.image
+
+    async def look_twice() -> None:
+        table.remove_strays(image)
+        table.remove_strays(image)
+
+    await cluster[1].host.run(look_twice())
+    await until(lambda: not disk.exists("data/old-0.removed"))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from millpond.broker.drivers import followers
+from millpond.broker.drivers import absences, followers
 from millpond.broker.drivers.controller import Controller, Pulse
 from millpond.broker.drivers.followers import Asked, Followers
 from millpond.broker.drivers.group_shard import GroupShard
@@ -253,6 +253,15 @@ def fence_without_waiting(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Sessions, "due", due)
 
 
+def take_silence_for_an_end(patch: pytest.MonkeyPatch) -> None:
+    """A broker to which a connection is lost is gone, whatever becomes of the next dial."""
+
+    async def has_ended(peer: tuple[str, int]) -> bool:
+        return True
+
+    patch.setattr(absences, "_has_ended", has_ended)
+
+
 def trust_clocks_to_be_equal(patch: pytest.MonkeyPatch) -> None:
     """As long as a session, and begun a moment later than it was asked for."""
 
@@ -315,6 +324,7 @@ MUTANTS: tuple[tuple[Mutant, int, World], ...] = (
     (serve_without_a_lease, 4, {}),
     (renew_the_lease_of_a_fenced_broker, 0, {}),
     (fence_without_waiting, 1, {}),
+    (take_silence_for_an_end, 9, {}),
     (forget_the_vote, 1, {}),
     (say_that_metadata_is_kept_before_it_is, 0, {}),
     (take_changes_decided_on_old_images, 0, {}),

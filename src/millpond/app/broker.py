@@ -22,13 +22,16 @@ from millpond.app.broker_settings import (
 )
 from millpond.app.doors import Doors
 from millpond.app.parts import Parts, claim_directory
+from millpond.broker.cluster import Cluster
 from millpond.broker.drivers import queue_partition
 from millpond.broker.drivers.delays import DelayFacts, DelayKeeper
 from millpond.broker.drivers.delays import Surroundings as DelaySurroundings
+from millpond.broker.drivers.departures import Departures
 from millpond.broker.drivers.group_shard import Surroundings
 from millpond.broker.drivers.groups import GroupCoordinator
 from millpond.broker.drivers.in_sync import keep_in_sync
 from millpond.broker.drivers.life import BrokerLife
+from millpond.broker.drivers.metadata import MetadataLog
 from millpond.broker.drivers.preferred import keep_preferred
 from millpond.broker.drivers.producer_ids import ProducerIds
 from millpond.broker.drivers.queue_links import QueueLinks
@@ -123,6 +126,8 @@ class Broker:
             await parts.register((Endpoint("PLAINTEXT", host, port),), settings.peers.keys())
         except BaseException:
             # What was opened is closed in order, so that the next start finds it so.
+            if parts.cluster is not None:
+                parts.life.retire()
             if server.is_listening:
                 await server.stop(grace_seconds=0)
             await parts.close()
@@ -163,6 +168,8 @@ class Broker:
         if self._parts.cluster is not None:
             await self._parts.life.hand_over()
         await self._doors.stop_grpc()
+        if self._parts.cluster is not None:
+            self._parts.life.retire()
         await self._server.stop(grace_seconds)
         for task in self._tasks:
             task.cancel()
@@ -205,12 +212,19 @@ def _node(
         queues=queues,
         share_sessions=ShareSessions(sessions_max=whole("group.share.max.share.sessions", settings.configs)),
         delays=delays,
+        departures=_departures(metadata, cluster),
         fetch_bytes_max=whole("fetch.max.bytes", settings.configs),
         elsewhere=None if cluster is None else QueueLinks(cluster.links),
     )
     if cluster is not None:
         cluster.node = node
     return node
+
+
+def _departures(metadata: MetadataLog, cluster: Cluster | None) -> Departures | None:
+    if cluster is None or cluster.links.absences is None:
+        return None
+    return Departures(metadata.quorum, is_doubted=cluster.links.absences.is_doubted)
 
 
 def _queues(

@@ -11,6 +11,7 @@ from typing import Any
 
 from millpond.app.broker_settings import BrokerSettings, quorum_settings
 from millpond.broker.cluster import Cluster
+from millpond.broker.drivers.absences import Absences, Known
 from millpond.broker.drivers.controller import Controller
 from millpond.broker.drivers.discovery import Finder
 from millpond.broker.drivers.doorkeeper import Doorkeeper
@@ -22,16 +23,17 @@ from millpond.broker.drivers.partitions import PartitionTable
 from millpond.broker.drivers.quorum import Quorum
 from millpond.broker.drivers.quorum_store import QuorumStore
 from millpond.core.metadata.agreed import agree
-from millpond.core.metadata.broker_configs import THROTTLED_RATE, layers, whole
+from millpond.core.metadata.broker_configs import FENCE_GONE, THROTTLED_RATE, layers, value_of, whole
 from millpond.core.metadata.commands import LIFE_BYTES, Endpoint
 from millpond.core.metadata.image import EMPTY, Image
 from millpond.core.raft.membership import Membership
 from millpond.core.raft.messages import Message
+from millpond.model.addresses import Address
 from millpond.model.errors import ControllerUnavailable, InvalidSetting
 from millpond.model.ids import TopicPartition
 from millpond.model.ports import Clock, Filesystem, Rng
 from millpond.storage.checkpoints import make_directory, read_document, write_document
-from millpond.telemetry.events import ELECTED_UNCLEAN, tell
+from millpond.telemetry.events import BROKER_GONE, ELECTED_UNCLEAN, tell
 
 NODE_DOCUMENT = "node"
 LOOK_SECONDS = 0.25
@@ -93,8 +95,11 @@ class Parts:
             on_error=on_error,
         )
         partitions.is_present = life.is_present
+        controller = _controller(settings, metadata, on_error)
         if links is None:
             return cls(metadata=metadata, partitions=partitions, life=life, configs=configs)
+        if value_of(FENCE_GONE, configs) is True:
+            links.absences = _absences(quorum, controller, links.address_of, on_error)
         return cls(
             metadata=metadata,
             partitions=partitions,
@@ -107,7 +112,7 @@ class Parts:
                 quorum=quorum,
                 links=links,
                 doorkeeper=Doorkeeper(identity, rng, has_forgotten=quorum.has_forgotten),
-                controller=_controller(settings, metadata, on_error),
+                controller=controller,
                 finder=finder,
             ),
         )
@@ -217,6 +222,38 @@ def _controller(
         grace_ms=whole("broker.heartbeat.interval.ms", settings.configs),
         on_error=on_error,
     )
+
+
+def _absences(
+    quorum: Quorum,
+    controller: Controller,
+    address_of: Callable[[int], tuple[str, int] | None],
+    on_error: Callable[[BaseException], None],
+) -> Absences:
+    """Whoever learns that the controller's process has ended need not wait for it, and the controller not for others'
+    sessions."""
+
+    def known(broker: int) -> Known:
+        image, raft = quorum.image, quorum.raft
+        return Known(
+            address=address_of(broker),
+            epoch=image.brokers[broker].epoch if image.is_live(broker) else None,
+            led_term=raft.term if raft.leader == broker else None,
+        )
+
+    def on_gone(broker: int, was: Known) -> None:
+        assert was.address is not None
+        tell(BROKER_GONE, broker=broker, address=str(Address(*was.address)))
+        if was.epoch is not None:
+            controller.gone(broker, was.epoch)
+        if was.led_term is not None:
+            quorum.leader_gone(broker, was.led_term)
+
+    absences = Absences(known=known, on_gone=on_gone, on_error=on_error)
+    controller.known_gone = lambda: {
+        broker: was.epoch for broker, was in absences.gone.items() if was.epoch is not None
+    }
+    return absences
 
 
 async def _check_founders(settings: BrokerSettings, quorum: Quorum) -> None:

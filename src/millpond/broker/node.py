@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from millpond.broker.drivers.delays import DelayKeeper
+from millpond.broker.drivers.departures import Departures
 from millpond.broker.drivers.groups import GroupCoordinator
 from millpond.broker.drivers.metadata import MetadataLog
 from millpond.broker.drivers.partition import Partition
@@ -45,6 +46,8 @@ class Node:
     """Queues of partitions that other brokers lead; None for a broker that is alone."""
     datagrams_ignored: Mapping[Ignored, int] = field(default_factory=dict)
     """Where brokers announce themselves: what else arrived there."""
+    departures: Departures | None = None
+    """None for a broker that is alone, or does not look whether others are gone."""
     is_stopping: bool = False
 
     def find(self, topic: str, topic_id: bytes, partition: int) -> Partition | MillpondError:

@@ -32,6 +32,12 @@ class ClientConnection(asyncio.BufferedProtocol):
         return self._lost or self._transport.is_closing()
 
     @property
+    def peer(self) -> tuple[str, int]:
+        """Where it leads, as the kernel knows it: an address and not a name."""
+        host, port, *_ = self._transport.get_extra_info("peername") or ("", 0)
+        return host, port
+
+    @property
     def unsent_bytes(self) -> int:
         """What the peer and the network have not taken yet."""
         return self._transport.get_write_buffer_size()

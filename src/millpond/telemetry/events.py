@@ -62,6 +62,12 @@ ELECTED_UNCLEAN = Event(
     "{partition} is led by a replica that was not in sync: records that were acknowledged may be lost for good",
     ("partition",),
 )
+BROKER_GONE = Event(
+    "broker_gone",
+    INFO,
+    "the process of broker {broker} has ended: {address} refuses connections",
+    ("broker", "address"),
+)
 FOUNDERS_MISSING = Event(
     "founders_missing",
     WARNING,

@@ -4,6 +4,7 @@ A profile is a kind of bad day. Each makes one family of mistakes likely to show
 elections, lopsided links and clocks at their limits for leases, and so on.
 """
 
+import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
@@ -118,6 +119,8 @@ class Chaos:
             seed, nodes=max(3, voters) + (profile.change > 0), voters=voters, settings=settings, machine=machine
         )
         self.rng = rng = cluster.rng
+        self.news = random.Random(seed)
+        """Who learns that a leader is gone, and when."""
         self.tokens = 0
         cluster.disk_s_max = rng.choice((0.005, profile.disk_s_max))
         cluster.disk_stalls = profile.disk_stalls
@@ -180,14 +183,30 @@ class Chaos:
 
     def crash(self) -> None:
         if node := self._leader():
-            self.cluster.crash(node)
+            self._end(node)
             self.cluster.at(self.cluster.now + self.rng.uniform(0.0, 4.0), lambda: self._restart(node))
 
     def bounce(self) -> None:
         """A restart so quick that nobody notices."""
         if node := self._any():
-            self.cluster.crash(node)
+            self._end(node)
             self.cluster.start(node)
+
+    def _end(self, node: Node) -> None:
+        """Some of the others learn that a leader's process has ended, sooner or later; it may be back by then."""
+        leader, term, led = node.node_id, node.raft.term, node.raft.role is Role.LEADER
+        self.cluster.crash(node)
+        for other in self.cluster.nodes.values():
+            if led and other is not node and self.news.random() < 0.5:
+                self.cluster.at(
+                    self.cluster.now + self.news.choice((0.05, 0.2, 2.0)) * self.news.random(),
+                    lambda other=other: self._learn(other, leader, term),  # type: ignore[misc]
+                )
+
+    def _learn(self, node: Node, leader: int, term: int) -> None:
+        if node.alive:
+            self.cluster.tell(f"{node.node_id} learns that {leader}, which led term {term}, is gone")
+            self.cluster.give(node, lambda raft, now: raft.leader_gone(leader, term, now))
 
     def _restart(self, node: Node) -> None:
         if not node.alive:

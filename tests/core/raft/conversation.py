@@ -139,6 +139,11 @@ class Conversation:
         self.stalled.pop(node, None)
         self.mail = deque(each for each in self.mail if each.to != node)
 
+    def learns_gone(self, node: int, leader: int, term: int) -> None:
+        self.say(f"{node} learns that the process of {leader}, which led term {term}, is gone")
+        self.rafts[node].leader_gone(leader, term, self.now)
+        self.settle()
+
     def restarts(self, node: int) -> None:
         self.say(f"{node} starts with {self.disks[node]}")
         self._start(node)

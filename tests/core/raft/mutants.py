@@ -186,6 +186,33 @@ def vote_while_a_leader_is_heard(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Raft, "_hears_leader", lambda self, now: self.role is Role.LEADER)
 
 
+def take_silence_for_an_end(patch: pytest.MonkeyPatch) -> None:
+    """A leader that was not heard for two heartbeats is taken for one whose process is gone."""
+
+    def silent_at(self: Raft) -> float:
+        return self._heard_at + 2 * self.settings.heartbeat_s
+
+    def deadline_of(self: Raft) -> float | None:
+        deadline = deadline_(self)
+        waits = self.role is Role.FOLLOWER and self.leader is not None and deadline is not None
+        return min(deadline, silent_at(self)) if waits and deadline is not None else deadline
+
+    def tick(self: Raft, now: float) -> None:
+        if self.role is Role.FOLLOWER and self.leader is not None and now >= silent_at(self):
+            self.leader_gone(self.leader, self.term, now)
+        tick_(self, now)
+
+    deadline_, tick_ = Raft.deadline, Raft.tick
+    patch.setattr(Raft, "deadline", deadline_of)
+    patch.setattr(Raft, "tick", tick)
+
+
+def take_any_word_of_an_end_for_the_leaders(patch: pytest.MonkeyPatch) -> None:
+    """Also one of an earlier process of the node that leads."""
+    original = Raft.leader_gone
+    patch.setattr(Raft, "leader_gone", lambda self, leader, term, now: original(self, leader, self.term, now))
+
+
 def forget_at_a_restart_that_a_leader_was_heard(patch: pytest.MonkeyPatch) -> None:
     def postpone_election(self: Raft, now: float) -> None:
         if self._election_at == now and not self._facts:
@@ -311,6 +338,7 @@ MUTANTS: tuple[Mutant, ...] = (
     count_the_lease_from_the_answer,
     trust_all_clocks,
     vote_while_a_leader_is_heard,
+    take_silence_for_an_end,
     keep_the_lease_while_handing_over,
     read_without_asking,
     read_before_the_first_own_entry_is_committed,
@@ -324,6 +352,7 @@ SUBTLE: dict[Mutant, str] = {
     count_answers_of_older_terms: "test_an_answer_to_an_earlier_term_says_nothing",
     forget_at_a_restart_that_a_leader_was_heard: "test_a_restarted_node_keeps_the_promise_it_cannot_remember",
     forget_in_a_new_term_that_a_leader_was_heard: "test_a_promise_outlives_the_term_it_was_given_in",
+    take_any_word_of_an_end_for_the_leaders: "test_only_who_leads_the_present_term_can_be_gone",
     obey_a_late_word_to_campaign: "test_a_late_word_to_campaign_is_not_obeyed",
     elect_oneself_when_the_newest_membership_is_alone: "test_being_alone_in_the_newest_membership_is_not_enough",
     share_a_round_that_is_under_way: "test_a_read_waits_for_a_round_that_was_sent_after_it_was_asked",

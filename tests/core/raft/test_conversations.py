@@ -114,3 +114,16 @@ def test_a_leader_restarts_with_what_its_disk_had() -> None:
     talk.beats(2)
     assert talk.applied[1] == [b"a"]
     golden(talk.read(), "restart")
+
+
+def test_a_leader_whose_process_is_gone_is_not_waited_for() -> None:
+    talk = led()
+    talk.beats(1)
+    talk.crashes(1)
+    talk.learns_gone(2, 1, 2)
+    talk.times_out(2)  # 3 has not learnt it yet, and keeps its promise
+    talk.learns_gone(3, 1, 2)
+    talk.times_out(2)
+    assert talk.rafts[2].role is Role.LEADER
+    assert talk.now < 1.0 + talk.settings.election_timeout_s_min, "sooner than any election timeout"
+    golden(talk.read(), "leader_gone")

@@ -153,6 +153,17 @@ def test_a_promise_outlives_the_term_it_was_given_in() -> None:
     assert node.hear(asks(term=5, last=(1, 1))) == [VoteAnswer(sender=1, to=3, term=5, granted=True)]
 
 
+def test_only_who_leads_the_present_term_can_be_gone() -> None:
+    """The node that led term 1 and is gone may lead term 2 in another process, which counts on its lease."""
+    node = Lone()
+    node.hear(heartbeat(term=1))
+    node.hear(heartbeat(term=2))
+    node.raft.leader_gone(2, 1, node.now)
+    node.raft.leader_gone(3, 2, node.now)
+    assert node.raft.leader == 2
+    assert node.hear(asks(term=3, last=(1, 1))) == []
+
+
 def test_the_lease_counts_from_the_round_that_was_answered() -> None:
     node = Lone()
     node.elect()

@@ -68,3 +68,18 @@ def test_if_somebody_was_controller_in_between_the_one_before_has_a_full_session
     watched.expect_of_predecessor(9, term=7, last_term=7, now=100, grace_ms=50)
     assert watched.due(1_099) == []
     assert watched.due(1_100) == [(2, 5)]
+
+
+def test_a_process_that_has_ended_has_no_session_left() -> None:
+    watched = sessions({1: 0, 2: 5, 3: 6}, now=0)
+    watched.gone(2, epoch=5, now=100)
+    assert watched.next_deadline() == 100
+    assert watched.heard(2, epoch=5, now=101) is Heard.FENCED, "what it said before it ended comes late"
+    watched.forgive(now=102)
+    assert watched.due(103) == [(2, 5)]
+    watched.follow({1: 0, 2: 9, 3: 6}, own=1, now=104)
+    watched.gone(2, epoch=5, now=105)
+    assert watched.heard(2, epoch=9, now=106) is Heard.RENEWED, "another process of that broker"
+    assert watched.due(107) == []
+    watched.gone(7, epoch=1, now=108)
+    assert watched.due(109) == []

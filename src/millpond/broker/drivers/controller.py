@@ -4,13 +4,14 @@ When each was last heard is known in memory only (core/replication/lease.py). A 
 gives everybody a whole session before it takes anyone for dead; so does one that was itself stopped for a while. Only
 its predecessor, which acted by a lease that is surely over, has no more than a moment to be heard.
 
-Invariant: a broker is fenced only by a controller that holds its lease, and that did not hear it for a whole session.
+Invariant: a broker is fenced only by a controller that holds its lease, and that did not hear it for a whole session or
+knows that its process has ended.
 Once a fence may be in the log, committed or not, the broker is told nothing that would renew its lease.
-Driven by the cluster's front door (heartbeats), by quorum.py (roles, images) and by its own timer.
+Driven by the cluster's front door (heartbeats), by quorum.py (roles, images), by absences.py and by its own timer.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 
 from millpond.broker.drivers.metadata import MetadataLog
@@ -59,6 +60,8 @@ class Controller:
         self._loop = asyncio.get_running_loop()
         self._sessions: Sessions | None = None
         """None while this broker is not the controller."""
+        self.known_gone: Callable[[], Mapping[int, int]] = dict
+        """Brokers whose process has ended, with its epoch, for a new controller to begin with."""
         self._predecessor = (node_id, -1)
         """Who led last, but for this broker, and in which term."""
         self._fencing: asyncio.Task[None] | None = None
@@ -78,6 +81,13 @@ class Controller:
         """Sends a broker the log from now on, if it is not a member yet. It counts for no majority."""
         if self._sessions is not None and broker not in self._quorum.raft.membership.nodes:
             self._quorum.change_membership(AddLearner(broker))
+
+    def gone(self, broker: int, epoch: int) -> None:
+        """The process that registered so has ended. Nothing where this broker is not the controller: whoever is learns
+        it by itself."""
+        if self._sessions is not None:
+            self._sessions.gone(broker, epoch=epoch, now=self._now_ms())
+            self._set_timer()
 
     def _now_ms(self) -> int:
         return int(self._loop.time() * 1000)
@@ -99,6 +109,8 @@ class Controller:
             self._sessions.expect_of_predecessor(
                 broker, term=term, last_term=last_term, now=now, grace_ms=self._grace_ms
             )
+            for gone, epoch in self.known_gone().items():
+                self._sessions.gone(gone, epoch=epoch, now=now)
         self._set_timer()
 
     def _follow_image(self, before: Image, after: Image) -> None:

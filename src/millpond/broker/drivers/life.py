@@ -145,6 +145,11 @@ class BrokerLife:
             for _, _, partition in partitions_of(image)
         )
 
+    def retire(self) -> None:
+        """Before the broker listens no more, from when on others may take it for gone: it acts by no lease then."""
+        self._is_handing_over = True
+        self._quorum.retire()
+
     # Staying
 
     async def run(self) -> None:
@@ -198,9 +203,9 @@ class BrokerLife:
             self._led_at = self._loop.time()
             await self._tell_the_silent(links)
             return True
+        if not self._is_member() or self._loop.time() - self._led_at > self._session_seconds:
+            await self._ask_for_the_log(links)  # may take a while, where one of them does not answer
         controller, term, sent_at = self._quorum.leader, self._quorum.raft.term, self._loop.time()
-        if not self._is_member() or sent_at - self._led_at > self._session_seconds:
-            await self._ask_for_the_log(links)
         if controller is None or controller == self._node_id:
             return False
         until = sent_at + self._session_seconds / 2

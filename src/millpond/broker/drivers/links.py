@@ -5,6 +5,7 @@ made when it is first needed, proves itself (core/cluster/handshake.py), and is 
 
 Invariant: what waits to be sent is bounded. Raft's messages may be lost, so they are dropped where a peer is slow or
 away; a request is answered, or given up at its deadline, and nobody learns from that whether it was heard.
+Tells absences.py where a broker has proved itself, and when a connection to it is lost.
 Driven by quorum.py, metadata.py, life.py, followers.py, states.py and queue_links.py.
 """
 
@@ -15,6 +16,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, TypeVar
 
+from millpond.broker.drivers.absences import Absences
 from millpond.broker.drivers.quorum import Accepted, Conflict, NotController, Outcome, Unheard
 from millpond.core.cluster.handshake import NONCE_BYTES, Handshake, Side
 from millpond.core.delivery.kept import Answer, Request
@@ -130,8 +132,10 @@ class Link:
         on_refused: Callable[[int, RefusedByPeer | None], None],
         on_unreached: OnUnreached,
         answer_bytes_max: int = ANSWER_BYTES_MAX,
+        absences: Absences | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
+        self._absences = absences
         self._answer_bytes_max = answer_bytes_max
         self._to = to
         self._identity = identity
@@ -226,6 +230,8 @@ class Link:
         for answer in self._answers.values():
             if not answer.done():
                 answer.set_exception(Unanswered(f"broker {self._to} ended the connection"))
+        if self._absences is not None and self._connection is not None and self._connection.is_closing:
+            self._absences.lost(self._to)
 
     # Connecting
 
@@ -243,6 +249,8 @@ class Link:
             self._failures = 0
             self._connection = connection
             self._on_refused(self._to, None)
+            if self._absences is not None and self._address is not None:
+                self._absences.connected(self._to, self._address, connection.peer)
             for frame in self._waiting:
                 connection.send(frame)
         finally:
@@ -351,11 +359,13 @@ class Links:
         self._loop = asyncio.get_running_loop()
         self._identity = identity
         self._rng = rng
-        self._address_of = address_of
+        self.address_of = address_of
         self._on_unreached = on_unreached
         self._links: dict[tuple[int, Purpose], Link] = {}
         self.refusals: dict[int, RefusedByPeer] = {}
         """Brokers that do not want this one, and why."""
+        self.absences: Absences | None = None
+        """Told of connections, where a broker looks whether others are gone; set before the first is made."""
         self.told: dict[int, tuple[str, int]] = {}
         """Where brokers that join said they are reached, before the metadata says it."""
         self._idle: dict[int, list[Link]] = {}
@@ -373,10 +383,11 @@ class Links:
             to,
             self._identity,
             self._rng,
-            address_of=self._address_of,
+            address_of=self.address_of,
             on_refused=self._note_refusal,
             on_unreached=self._on_unreached,
             answer_bytes_max=_ANSWER_BYTES_MAX.get(purpose, ANSWER_BYTES_MAX),
+            absences=self.absences,
         )
 
     def _note_refusal(self, by: int, why: RefusedByPeer | None) -> None:
@@ -514,5 +525,7 @@ class Links:
         for task in list(self._waits):
             task.cancel()
         await asyncio.gather(*self._waits, return_exceptions=True)
+        if self.absences is not None:
+            await self.absences.close()
         for link in (*self._links.values(), *(each for idle in self._idle.values() for each in idle)):
             await link.close()

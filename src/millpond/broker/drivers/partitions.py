@@ -61,7 +61,8 @@ class PartitionTable:
         self._failed: dict[TopicPartition, StorageError] = {}
         self._by_name: dict[TopicPartition, Partition] = {}
         self._by_id: dict[tuple[bytes, int], Partition] = {}
-        self._removals: set[asyncio.Task[None]] = set()
+        self._removals: dict[str, asyncio.Task[None]] = {}
+        """Of directories that were put aside."""
 
     def __iter__(self) -> Iterator[Partition]:
         return iter(self._by_name.values())
@@ -222,9 +223,10 @@ class PartitionTable:
         self._remove_soon(directory)
 
     def _remove_soon(self, directory: str) -> None:
-        removal = asyncio.get_running_loop().create_task(self._remove_files(directory))
-        self._removals.add(removal)
-        removal.add_done_callback(self._removals.discard)
+        if directory not in self._removals:
+            removal = asyncio.get_running_loop().create_task(self._remove_files(directory))
+            self._removals[directory] = removal
+            removal.add_done_callback(lambda _: self._removals.pop(directory))
 
     def _aside(self, directory: str, topic_id: str) -> str:
         """A name for what is put aside; what a partition left when it went from here before may still be there."""
@@ -238,7 +240,7 @@ class PartitionTable:
         """Whatever the image shows from now on is for the next life."""
         self._is_closed = True
         if self._removals:
-            await asyncio.wait(self._removals)
+            await asyncio.wait(self._removals.values())
         await asyncio.gather(*(partition.log.close() for partition in self))
         self._by_name.clear()
         self._by_id.clear()

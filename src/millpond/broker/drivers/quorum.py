@@ -114,6 +114,7 @@ class Quorum:
         self._timer_at = 0.0
         self._is_started = False
         self._is_closed = False
+        self._is_retired = False
         self.trouble: StorageError | None = None
         """Why nothing can be kept at the moment, or ever again."""
         self.raft = Raft(node_id, settings.raft, rng, store.state, now=self._loop.time())
@@ -156,7 +157,9 @@ class Quorum:
 
     def lease_until(self) -> float | None:
         """By this loop's clock, until when nobody else can be the controller; None where this broker is not."""
-        return self.raft.lease_until(self._loop.time()) if self.is_controller else None
+        if not self.is_controller or self._is_retired:
+            return None
+        return self.raft.lease_until(self._loop.time())
 
     def holds_lease(self) -> bool:
         until = self.lease_until()
@@ -186,6 +189,16 @@ class Quorum:
             return
         self.raft.receive(message, self._loop.time())
         self._drain()
+
+    def leader_gone(self, leader: int, term: int) -> None:
+        """The process that led this term has ended: the next is elected without waiting for its lease to be over."""
+        if self._is_started and not self._is_closed and not self._is_broken():
+            self.raft.leader_gone(leader, term, self._loop.time())
+            self._drain()
+
+    def retire(self) -> None:
+        """Others may take this broker for gone from now on: it trusts its lease no more, whoever leads."""
+        self._is_retired = True
 
     # Changes
 

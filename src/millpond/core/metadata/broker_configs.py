@@ -18,6 +18,7 @@ from millpond.model.limits import PARTITIONS_PER_TOPIC_MAX, VISIBILITY_MS_MAX
 
 _NOTHING: Mapping[str, str] = {}
 THROTTLED_RATE = "follower.replication.throttled.rate"
+FENCE_GONE = "millpond.refused.is.gone"
 
 
 def _own(name: str, kind: ConfigType, default: str, about: str, *, least: int = 0, most: int = INT32_MAX) -> ConfigKey:
@@ -137,6 +138,13 @@ _OWN = (
         "on every broker.",
         least=2,
         most=600_000,
+    ),
+    _own(
+        FENCE_GONE,
+        _BOOLEAN,
+        "true",
+        "Whether a broker whose connections are lost and whose address then refuses new ones is dead, without waiting "
+        "for its session; false where something in between may refuse for a broker that lives.",
     ),
     _own(
         "auto.leader.rebalance.enable",

@@ -8,6 +8,7 @@ is committed is in every later leader's log; a node never takes back a vote or a
 Pure: `now` is a monotonic clock in seconds, read when the input is handed over, never before it arrived.
 """
 
+import math
 from collections.abc import Mapping
 from typing import assert_never
 
@@ -53,6 +54,9 @@ LEGAL = {
     Role.LEADER: {Role.FOLLOWER},
 }
 
+HASTY_TRIES_MAX = 16
+"""Each delay is twice as long as the one before; after so many, as long as any."""
+
 
 class Raft:
     def __init__(self, node_id: int, settings: RaftSettings, rng: Rng, durable: DurableState, *, now: float) -> None:
@@ -74,6 +78,8 @@ class Raft:
         self._round_heard = 0
         self._session = rng.getrandbits(63)
         self._election_at = now
+        self._hasty_tries: int | None = None
+        """How often this node has set itself a short delay since its leader's process ended; None while none has."""
         self._incoming: IncomingSnapshot | None = None
         self._emitted = durable.snapshot.index
         self._sendable: list[Message] = []
@@ -102,6 +108,19 @@ class Raft:
         elif now >= self._election_at and self._may_campaign():
             self._begin_pre_vote(now)
         self._collect_reads()
+
+    def leader_gone(self, leader: int, term: int, now: float) -> None:
+        """The process that led this term has ended. A promise to a process that is no more binds nobody, so there is
+        no need to wait for its end; a campaign goes as any other, and whoever has not learnt of it refuses.
+
+        Only for who knows: silence proves nothing, and a leader that lives may trust its lease. Of the present term
+        only, because the same node may lead a later one, as another process.
+        """
+        if self.role is Role.FOLLOWER and (self.leader, self.term) == (leader, term):
+            self._heard_at = -math.inf
+            self._hasty_tries = 0
+            self._become(Role.FOLLOWER, None)
+            self._postpone_election(now)
 
     # What callers ask for
 
@@ -296,6 +315,7 @@ class Raft:
         if self.role is not Role.FOLLOWER or self.leader != message.sender:
             self._become_follower(self.term, message.sender, now)
         self._heard_at = now
+        self._hasty_tries = None
         self._postpone_election(now)
         match message:
             case Append():
@@ -412,8 +432,16 @@ class Raft:
         return self.role is Role.LEADER or now - self._heard_at < self.settings.election_timeout_s_min
 
     def _postpone_election(self, now: float) -> None:
-        wait_s = self._rng.uniform(self.settings.election_timeout_s_min, self.settings.election_timeout_s_max)
-        self._election_at = now + wait_s
+        settings = self.settings
+        s_min, s_max = settings.election_timeout_s_min, settings.election_timeout_s_max
+        if self._hasty_tries is not None:
+            longer = 2**self._hasty_tries
+            s_min, s_max = (
+                min(s_min, settings.gone_delay_s_min * longer),
+                min(s_max, settings.gone_delay_s_max * longer),
+            )
+            self._hasty_tries = min(self._hasty_tries + 1, HASTY_TRIES_MAX)
+        self._election_at = now + self._rng.uniform(s_min, s_max)
 
     def _on_vote_request(self, request: VoteRequest, now: float) -> None:
         if self._hears_leader(now) and not request.transfer and request.term >= self.term:
@@ -428,9 +456,16 @@ class Raft:
         if granted and not request.pre:
             if self.voted_for is None:
                 self._keep_hard_state(self.term, request.sender)
+            self._hasty_tries = None  # somebody campaigns already: it is left the time to win
             self._postpone_election(now)
+        if granted and request.pre and self._gives_way_to(request.sender):
+            self._become_follower(self.term, None, now)
         term = request.term if request.pre and granted else self.term
         self._say(VoteAnswer(sender=self.node_id, to=request.sender, term=term, granted=granted, pre=request.pre))
+
+    def _gives_way_to(self, sender: int) -> bool:
+        """Those who learn that a leader is gone learn it at the same moment: of two that ask, one goes on."""
+        return self.role is Role.PRE_CANDIDATE and self._hasty_tries is not None and sender < self.node_id
 
     def _on_timeout_now(self, message: TimeoutNow, now: float) -> None:
         is_fresh = message.round == self._round_heard and message.session == self._session

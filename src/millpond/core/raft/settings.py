@@ -20,6 +20,10 @@ class RaftSettings:
     election_timeout_s_min: float = 1.0
     """A follower neither campaigns nor votes until it has not heard from a leader for this long."""
     election_timeout_s_max: float = 2.0
+    gone_delay_s_min: float = 0.02
+    gone_delay_s_max: float = 0.15
+    """How long a follower waits that knows the leader's process to be gone: others have to learn of it too, and two
+    that campaign at once win nothing."""
     heartbeat_s: float = 0.1
     clock_drift_max: float = 0.01
     """By which fraction the slowest and the fastest clock of the cluster may differ in rate."""
@@ -50,6 +54,11 @@ class RaftSettings:
             raise InvalidSetting(
                 f"heartbeat_s is {self.heartbeat_s}, the election timeout {self.election_timeout_s_min} to "
                 f"{self.election_timeout_s_max}; two heartbeats must fit into the shortest timeout"
+            )
+        if self.gone_delay_s_min > self.gone_delay_s_max:
+            raise InvalidSetting(
+                f"gone_delay_s_min is {self.gone_delay_s_min}, gone_delay_s_max {self.gone_delay_s_max}; the first "
+                "must not be more than the second"
             )
         if not 0 <= self.clock_drift_max < 1:
             raise InvalidSetting(f"clock_drift_max is {self.clock_drift_max}; it must be from 0 to less than 1")

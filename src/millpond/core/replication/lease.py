@@ -3,8 +3,9 @@
 A heartbeat that is answered lets a broker act for a session, counted on its own clock from when it *sent* it and
 shortened by what clocks may differ. The controller counts the same session on its clock from when it heard it, which
 was later. So a broker that the controller may fence has stopped acting.
-Invariant: a broker is fenced only after every lease it was given is over; once fencing has begun, its heartbeats are
-not answered until it registers anew.
+A process that has ended holds no lease, whatever it was given: who knows that it has need not wait.
+Invariant: a broker is fenced only after every lease it was given is over, or its process; once fencing has begun, its
+heartbeats are not answered until it registers anew.
 The controller's own lease as a broker is its Raft lease. Pure: `now` is monotonic milliseconds of one machine. Driven
 by broker/drivers.
 """
@@ -94,6 +95,14 @@ class Sessions:
             return Heard.STALE if epoch < session.epoch else Heard.UNKNOWN
         session.until = max(session.until, now + self._session_ms)
         return Heard.RENEWED
+
+    def gone(self, broker: int, *, epoch: int, now: int) -> None:
+        """The process that registered with this epoch has ended, and its leases with it. What it said before is heard
+        no more; whoever starts in its place registers anew."""
+        session = self._sessions.get(broker)
+        if session is not None and session.epoch == epoch:
+            session.until = min(session.until, now)
+            session.fencing = True
 
     def forgive(self, *, now: int) -> None:
         """It was the controller that was stopped for a while; what others said meanwhile is not read yet. So they have

@@ -1,6 +1,7 @@
 """Metadata: brokers, topics, partitions and who leads them.
 
-Behaviour: names that are not there are created where the request and the broker allow it, and answered only then.
+Behaviour: names that are not there are created where the request and the broker allow it, and answered only then. While
+the leader of something that is asked for is found out to be gone, the answer waits for the next, for a second at most.
 Version notes: version 0 has no way to ask for no topics: an empty list is all of them there; from 1 null is all. From
 10 topics have ids, and from 12 may be asked for by id.
 """
@@ -9,6 +10,7 @@ from collections.abc import Awaitable
 
 from millpond.api.kafka.allowed import CLUSTER, TOPIC, if_asked
 from millpond.api.kafka.context import Context
+from millpond.broker.drivers.departures import Departures
 from millpond.broker.node import Node
 from millpond.core.metadata.controller import auto_create
 from millpond.core.metadata.decisions import Refused
@@ -37,7 +39,22 @@ def answer(node: Node, request: MetadataRequest, context: Context) -> Awaitable[
     missing = [each.name for each in request.topics if each.name is not None and each.name not in image.topics]
     if missing and request.allow_auto_topic_creation:
         return _create(node, request, missing, version=context.version)
+    if node.departures is not None and _leaders(image, request) - {node.node_id}:
+        return _settled(node, node.departures, request, version=context.version)
     return _response(node, request, image, _wanted(image, request, {}, version=context.version))
+
+
+def _leaders(image: Image, request: MetadataRequest) -> set[int]:
+    found: set[int] = set()
+    for each in request.topics or []:
+        topic = image.topics_by_id.get(each.topic_id) if each.name is None else image.topics.get(each.name)
+        found.update(partition.leader for partition in (topic.partitions if topic is not None else ()))
+    return found
+
+
+async def _settled(node: Node, departures: Departures, request: MetadataRequest, *, version: int) -> MetadataResponse:
+    await departures.wait_settled(lambda image: _leaders(image, request))
+    return _response(node, request, node.image, _wanted(node.image, request, {}, version=version))
 
 
 async def _create(node: Node, request: MetadataRequest, missing: list[str], *, version: int) -> MetadataResponse:
