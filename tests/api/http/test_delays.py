@@ -80,6 +80,7 @@ def test_an_id_may_be_one_part_of_the_path_and_a_list_may_be_of_all_topics(broke
     ("method", "path", "body", "status"),
     [
         ("GET", "/api/v1/delays?partition=0", None, 400),
+        ("GET", "/api/v1/delays?partition=null", None, 400),
         ("GET", "/api/v1/delays?after=1.0.0", None, 400),
         ("DELETE", "/api/v1/delays/nonsense", None, 404),
         ("PATCH", "/api/v1/delays/refusing/0/0", {"deliver_at": 1, "delay_ms": 1}, 400),

@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl, unquote
 import msgspec
 from msgspec import Struct
 
-from millpond.api.anywhere.refusals import Refusal
+from millpond.api.anywhere.refusals import Refusal, wrong
 from millpond.api.http.connection import Answer, Request
 from millpond.api.http.forms import form_of_content
 from millpond.api.http.problems import NotAllowed, refusal_of
@@ -148,6 +148,10 @@ def query_of(request: Request, kind: type[Struct]) -> Any:  # noqa: ANN401
         twice = next(name for name, _ in pairs if [each for each, _ in pairs].count(name) > 1)
         raise Refusal(400, "named_twice", f"the query has {twice[:80]!r} twice; say it once", field=twice[:80])
     try:
-        return msgspec.convert(fields, kind, strict=False)
+        asked = msgspec.convert(fields, kind, strict=False)
     except msgspec.ValidationError as error:
         raise refusal_of(error, what="the query") from None
+    for name, text in fields.items():
+        if getattr(asked, name) is None:  # what is null in JSON is left out of a query
+            raise wrong(name, f"{name} is {text!r}; leave it out, or give it a value")
+    return asked
