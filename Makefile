@@ -13,7 +13,7 @@ KILLS ?= 20
 MESSAGES ?= 1000000
 export PYTHONHASHSEED := 0
 
-.PHONY: help run demo proof test check format bench peers sim sim-night chaos pipeline-chaos pipeline-failover kernel lock proto clean
+.PHONY: help run demo proof test check format bench peers sim sim-night chaos fuzz pipeline-chaos pipeline-failover kernel lock proto clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -29,7 +29,7 @@ proof: .venv/.ready  ## watch the storage engine prove itself: a million message
 
 test: .venv/.ready $(KERNEL)  ## everything CI runs
 	@sh .ci/checks
-	@$(BIN)/python -m pytest -n 2 --dist loadscope --max-worker-restart 0 --hypothesis-profile same
+	@FUZZ_SEED=$(or $(SEED),1) $(BIN)/python -m pytest -n 2 --dist loadscope --max-worker-restart 0 --hypothesis-profile same
 
 check: .venv/.ready $(KERNEL)  ## format, lint, types, layers, tidy and the fast tests: under a minute
 	@sh .ci/checks
@@ -67,6 +67,9 @@ $(KERNEL): src/millpond/pipeline/kernel.c hatch_build.py
 
 pipeline-cluster: .venv/.ready  ## the metrics pipeline on a Spark cluster: a master and two workers on this machine
 	@MILLPOND_SPARK_CLUSTER=1 $(BIN)/python -m pytest tests/pipeline/test_standalone.py
+
+fuzz: .venv/.ready  ## frames that lie, to a broker of their own, others every time: make fuzz [SEED=7]
+	@$(BIN)/python -m tests.fuzz $(if $(SEED),--seed $(SEED))
 
 lock:  ## write requirements.lock anew (needs uv)
 	uv pip compile --universal --python-version 3.11 --generate-hashes --extra spark --group dev --no-header -o requirements.lock pyproject.toml

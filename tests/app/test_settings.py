@@ -196,8 +196,9 @@ def test_values_that_are_not_allowed() -> None:
         "num.partitions is 'many' (--set num.partitions); allowed is a whole number from 1 to 100000; "
         "leave it out for 1"
     )
-    assert refusal("compression.type=zstd") == (
-        "compression.type is 'zstd' (--set compression.type); allowed is producer; set the compression at the producer"
+    assert refusal("compression.type=brotli") == (
+        "compression.type is 'brotli' (--set compression.type); allowed is producer or uncompressed or gzip or snappy "
+        "or lz4 or zstd; leave it out for producer"
     )
     assert refusal("num.partitions") == (
         "--set is 'num.partitions'; allowed is name=value; write for instance --set num.partitions=3"
