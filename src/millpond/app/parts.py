@@ -84,17 +84,7 @@ class Parts:
             metadata = MetadataLog(quorum, rng, ask=links.ask, ask_members=links.change_members)
         metadata.on_unclean = _tell_unclean
         life = _life(settings, metadata, links, directory_id, rng, on_error)
-        partitions = PartitionTable(
-            filesystem,
-            settings.data_directory,
-            node_id,
-            configs,
-            clock=clock,
-            holds_lease=None if links is None else life.holds_lease,
-            lag_ms_max=whole("replica.lag.time.max.ms", configs),
-            on_error=on_error,
-        )
-        partitions.is_present = life.is_present
+        partitions = _partitions(settings, filesystem, clock, life, is_alone=links is None, on_error=on_error)
         controller = _controller(settings, metadata, on_error)
         if links is None:
             return cls(metadata=metadata, partitions=partitions, life=life, configs=configs)
@@ -263,6 +253,29 @@ async def _check_founders(settings: BrokerSettings, quorum: Quorum) -> None:
             f"peers names {len(settings.peers)} brokers, and the data directory {settings.data_directory} holds a "
             "cluster of one; start it without peers, or begin a new cluster with empty data directories"
         )
+
+
+def _partitions(
+    settings: BrokerSettings,
+    filesystem: Filesystem,
+    clock: Clock,
+    life: BrokerLife,
+    *,
+    is_alone: bool,
+    on_error: Callable[[BaseException], None],
+) -> PartitionTable:
+    partitions = PartitionTable(
+        filesystem,
+        settings.data_directory,
+        settings.node_id,
+        settings.configs,
+        clock=clock,
+        holds_lease=None if is_alone else life.holds_lease,
+        lag_ms_max=whole("replica.lag.time.max.ms", settings.configs),
+        on_error=on_error,
+    )
+    partitions.is_present = life.is_present
+    return partitions
 
 
 def _followers(

@@ -202,6 +202,20 @@ def delete_offsets(group: str, *topics: str, partition: int = 0) -> OffsetDelete
     )
 
 
+def fetch_offsets(
+    group: str,
+    topics: list[str] | None,
+    version: int,
+    **who: Any,  # noqa: ANN401
+) -> OffsetFetchRequest:
+    """To version 7 of one group, since then of several."""
+    if version < 8:
+        asked = None if topics is None else [OffsetFetchRequestTopic(name=e, partition_indexes=[0, 7]) for e in topics]
+        return OffsetFetchRequest(group_id=group, topics=asked)
+    wanted = None if topics is None else [OffsetFetchRequestTopics(name=e, partition_indexes=[0, 7]) for e in topics]
+    return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=wanted, **who)])
+
+
 def committing(side: Side) -> None:
     topic = side.new_name()
     side.create(topic, partitions=2)
@@ -211,17 +225,7 @@ def committing(side: Side) -> None:
         side.ask(label, request, version)
 
     def get(label: str, name: str, topics: list[str] | None, version: int = 9, **who: Any) -> None:  # noqa: ANN401
-        if version < 8:
-            asked = (
-                None if topics is None else [OffsetFetchRequestTopic(name=e, partition_indexes=[0, 7]) for e in topics]
-            )
-            side.ask(label, OffsetFetchRequest(group_id=name, topics=asked), version)
-            return
-        wanted = (
-            None if topics is None else [OffsetFetchRequestTopics(name=e, partition_indexes=[0, 7]) for e in topics]
-        )
-        groups = [OffsetFetchRequestGroup(group_id=name, topics=wanted, **who)]
-        side.ask(label, OffsetFetchRequest(groups=groups), version)
+        side.ask(label, fetch_offsets(name, topics, version, **who), version)
 
     get("fetch, unknown group", side.new_name(), [topic])
     get("fetch all, unknown group", side.new_name(), None)
