@@ -84,7 +84,7 @@ def test_a_share_group_is_described_listed_and_deleted(peer: Peer, name: str) ->
     (topic,) = member.assignment.topic_partitions
     assert (topic.topic_name, topic.partitions) == (name, [0])
     (listed,) = peer.ask(ListGroupsRequest(types_filter=["share"])).groups
-    assert (listed.group_id, listed.group_type, listed.protocol_type) == ("g", "Share", "share")
+    assert (listed.group_id, listed.group_type, listed.protocol_type) == ("g", "share", "share")
     assert peer.ask(ListGroupsRequest(types_filter=["consumer"])).groups == []
     assert peer.ask(DeleteGroupsRequest(groups_names=["g"])).results[0].error_code == 68
     beat(peer, "g", "ana", -1)

@@ -38,7 +38,7 @@ class World:
 
     def learn(self, group: str, answer: Any) -> None:  # noqa: ANN401 - any response
         """`group` is the one that was asked about. Names that old versions have no room for are not remembered."""
-        if len(getattr(answer, "member_id", "").encode()) > NAME_BYTES_MAX:
+        if len((getattr(answer, "member_id", "") or "").encode()) > NAME_BYTES_MAX:
             return
         if isinstance(answer, JoinGroupResponse) and answer.member_id:
             self.members.append(Membership(group, answer.member_id, answer.generation_id))

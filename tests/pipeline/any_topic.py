@@ -27,6 +27,8 @@ from millpond.protocol.records import (
 from millpond.testing.broker import InProcessBroker
 
 TIMES_MS = st.integers(1_000, 1_060)
+LONG_AGO_MS = 1
+"""Of what no consumer is shown: a broker that is asked for a time would answer with its place."""
 """Near each other, so that many are asked for that are there."""
 CONTENTS = st.none() | st.binary(max_size=40)
 HEADERS = st.lists(st.tuples(st.text("abc", max_size=3), CONTENTS), max_size=3).map(tuple)
@@ -66,7 +68,7 @@ def _marker() -> bytes:
     """That a transaction was committed."""
     key, value = (0).to_bytes(2, "big") + (1).to_bytes(2, "big"), bytes(6)
     return encode_batch(
-        [NewRecord(value, key, TimestampMs(1_020))],
+        [NewRecord(value, key, TimestampMs(LONG_AGO_MS))],
         control=True,
         transactional=True,
         producer_id=ProducerId(5),
@@ -84,7 +86,7 @@ def batches(draw: st.DrawFn) -> bytes:
         return _marker()
     batch = encode_batch(draw(records()), codec=draw(st.sampled_from(Codec)))
     if kind == "parked":
-        return parked_batch(batch, [10**15] * parse_header(batch).record_count, now=1_030)
+        return parked_batch(batch, [10**15] * parse_header(batch).record_count, now=LONG_AGO_MS)
     if kind in ("holes", "empty"):  # a log covers every offset: where all of a batch are gone, its header stays
         survivors = [each for each in decode_batch(batch) if kind == "holes" and draw(st.booleans())]
         return encode_survivors(survivors, of=parse_header(batch))

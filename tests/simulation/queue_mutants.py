@@ -250,7 +250,7 @@ MUTANTS: tuple[tuple[Mutant, int, World], ...] = (
     (forget_the_doomed_at_restart, 0, {}),
     (forget_keys_at_restart, 0, {}),
     (let_a_consumer_that_goes_take_the_leases_of_others_along, 2, {}),
-    (take_the_word_of_who_has_lost_its_lease, 2, {}),
+    (take_the_word_of_who_has_lost_its_lease, 61, {}),
     (take_what_is_done_for_deleted, 0, {}),
     (let_leases_end_early, 2, {}),
     (renew_nothing, 13, {}),

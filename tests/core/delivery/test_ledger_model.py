@@ -85,9 +85,11 @@ class LedgerAgainstModel(RuleBasedStateMachine):
     def let_in(self) -> None:
         if not self.settings.looks_at_messages:
             self.ledger.admit_until(self.end)
-        while self.ledger.frontier < self.end:
+        while True:
             self.ledger.pass_done()
             offset = self.ledger.frontier
+            if offset >= self.end:
+                return
             if self.can_be_plain(offset):
                 last = offset
                 while last + 1 < self.end and self.can_be_plain(last + 1):
