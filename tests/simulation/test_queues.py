@@ -14,7 +14,7 @@ from tests.simulation.queue_world import run_seed
 from tests.simulation.replicated_world import Outcome
 from tests.simulation.wire_client import Refused
 
-SEEDS = 30
+SEEDS = 20
 SEEDS_PER_TEST = 10
 SEEDS_FOR_A_MUTANT = 60
 

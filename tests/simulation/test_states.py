@@ -7,7 +7,7 @@ from tests.simulation.history import Violation
 from tests.simulation.states_mutants import Mutant
 from tests.simulation.states_world import Day, run_seed
 
-SEEDS = 20
+SEEDS = 10
 SEEDS_PER_TEST = 10
 SEEDS_FOR_A_MUTANT = 30
 
