@@ -188,14 +188,12 @@ class Followers:
         now = asyncio.get_running_loop().time()
         for each in copied:
             self._busy_until[each] = now + BUSY_SECONDS
-        if stream.is_quiet:
-            is_arranged = not copied
-        else:
-            over = [each for each in self._streams.get(stream, ()) if self._busy_until.get(each, now + 1) <= now]
-            for each in over:
+        leaving = copied
+        if not stream.is_quiet:
+            leaving = [each for each in self._streams.get(stream, ()) if self._busy_until.get(each, now + 1) <= now]
+            for each in leaving:
                 del self._busy_until[each]
-            is_arranged = not over
-        if not is_arranged:
+        if leaving:
             self._arrange()
 
     def _pause_seconds(self) -> float:
