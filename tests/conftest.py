@@ -1,11 +1,13 @@
 """For all tests: what starts processes or whole brokers counts as slow; processes run one after the other.
 
-So `make check` stays short, and in `make test` no cluster of one test has to wait for the cluster of another. What
-fails is named at once, so that a run that is stopped has said something.
+So `make check` stays short, and in `make test` no cluster of one test has to wait for the cluster of another. Beside
+them others compute, and give way: a simulated second takes as long as it takes. What fails is named at once, so that a
+run that is stopped has said something.
 """
 
 import os
 import sys
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -34,7 +36,12 @@ TAKE_LONG = (
     ROOT / "testing" / "test_broker.py",
 )
 """Left out of `make check`, which is to take less than a minute."""
-BESIDE = (ROOT / "interop" / "test_chaos.py", ROOT / "integration" / "test_power_cuts_ext4.py")
+COMPUTE = tuple(ROOT / each for each in ("core", "protocol", "simulation", "storage"))
+BESIDE = (
+    ROOT / "interop" / "test_chaos.py",
+    ROOT / "integration" / "test_power_cuts_ext4.py",
+    ROOT / "integration" / "test_bench.py",
+)
 
 
 def starts_processes(path: Path) -> bool:
@@ -45,6 +52,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if any(item.path.is_relative_to(each) for each in TAKE_LONG):
             item.add_marker(pytest.mark.slow)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """What only computes leaves the cores to who starts processes, where that can be taken back afterwards."""
+    if os.geteuid() != 0 or not any(item.path.is_relative_to(each) for each in COMPUTE):
+        return (yield)
+    usual = os.getpriority(os.PRIO_PROCESS, 0)
+    os.setpriority(os.PRIO_PROCESS, 0, usual + 10)
+    try:
+        return (yield)
+    finally:
+        os.setpriority(os.PRIO_PROCESS, 0, usual)
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

@@ -4,7 +4,6 @@ Invariant: a run counts only if all its messages are there: produced ones by the
 count.
 """
 
-import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from pathlib import Path
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from bench.broker.driving import MESSAGE
+from bench.broker.peers.cache import kcat
 from bench.broker.processes import ServerProcess
 from bench.broker.systems import Run, timed_run
 
@@ -34,7 +34,7 @@ def produce_many(port: int, topic: str, count: int, process: ServerProcess, dire
     ways: dict[str, Callable[[], None]] = {CONFLUENT: lambda: _produce_with_confluent(port, topic, count)}
     runs = []
     with _lines(directory, count) as lines:
-        if shutil.which(KCAT):
+        if kcat():
             ways = {
                 KCAT: lambda: _kcat(port, "-P", "-t", topic, "-p", "0", "-l", str(lines), settings=_PRODUCER),
                 **ways,
@@ -49,7 +49,7 @@ def produce_many(port: int, topic: str, count: int, process: ServerProcess, dire
 
 def consume_many(port: int, topic: str, count: int, process: ServerProcess) -> list[Run]:
     ways: dict[str, Callable[[], None]] = {CONFLUENT: lambda: _consume_with_confluent(port, topic, count)}
-    if shutil.which(KCAT):
+    if kcat():
         arguments = ("-C", "-q", "-t", topic, "-p", "0", "-o", "beginning", "-c", str(count))
         ways = {KCAT: lambda: _kcat(port, *arguments, settings=_CONSUMER), **ways}
     return [timed_run(name, count, process, work) for name, work in ways.items()]
@@ -96,7 +96,7 @@ def _consumer(port: int) -> Consumer:
 def _kcat(port: int, *arguments: str, settings: dict[str, str | int | float | bool]) -> None:
     options = [option for name, value in settings.items() for option in ("-X", f"{name}={str(value).lower()}")]
     done = subprocess.run(
-        [KCAT, "-b", f"127.0.0.1:{port}", *arguments, *options],
+        [kcat() or KCAT, "-b", f"127.0.0.1:{port}", *arguments, *options],
         check=False,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,

@@ -3,7 +3,6 @@
 Invariant: a run counts only if every message was acknowledged.
 """
 
-import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -12,6 +11,7 @@ from confluent_kafka import KafkaError, Message, Producer
 
 from bench.broker.driving import MESSAGE
 from bench.broker.librdkafka import CONFLUENT, KCAT
+from bench.broker.peers.cache import kcat
 from bench.cluster.cluster import BROKERS, RunningCluster
 from bench.measuring import Row, percentile
 
@@ -30,7 +30,7 @@ _TICK_SECONDS = 0.001
 def batched(cluster: RunningCluster, directory: Path, *, messages: int) -> list[Row]:
     rows = []
     for name, work in ((KCAT, _with_kcat), (CONFLUENT, _with_confluent)):
-        if name == KCAT and not shutil.which(KCAT):
+        if name == KCAT and not kcat():
             continue
         topic = f"batched-{name}"
         cluster.make_topic(topic, partitions=PARTITIONS)
@@ -58,7 +58,7 @@ def _with_kcat(cluster: RunningCluster, directory: Path, topic: str, count: int)
     lines = directory / "lines"
     lines.write_bytes((MESSAGE + b"\n") * count)
     options = [option for name, value in _BATCHED.items() for option in ("-X", f"{name}={str(value).lower()}")]
-    command = [KCAT, "-b", cluster.bootstrap, "-P", "-t", topic, "-l", str(lines), *options]
+    command = [kcat() or KCAT, "-b", cluster.bootstrap, "-P", "-t", topic, "-l", str(lines), *options]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=_SECONDS_MAX)
     lines.unlink()
     if done.returncode:

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from itertools import product
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from bench.broker.peers.cache import kcat
 from bench.grpc.names import WORKS
 
 ROOT = Path(__file__).parents[2]
@@ -68,7 +68,7 @@ def test_a_quick_benchmark_of_the_storage_engine_measures_every_row_and_cleans_u
 @pytest.mark.slow
 def test_a_quick_benchmark_of_the_broker_measures_every_figure_and_cleans_up(tmp_path: Path) -> None:
     document = quick(tmp_path, "broker", "--peers", "none")
-    clients = ("kcat", "confluent-kafka") if shutil.which("kcat") else ("confluent-kafka",)
+    clients = ("kcat", "confluent-kafka") if kcat() else ("confluent-kafka",)
     waiting = ("1 connection", "8 connections", "64 connections")
     assert {(each["section"], each["synced_before_answer"], each["workload"]) for each in document["figures"]} == {
         ("start and memory", None, ""),
@@ -88,7 +88,7 @@ def test_a_quick_benchmark_of_the_broker_measures_every_figure_and_cleans_up(tmp
 @pytest.mark.slow
 def test_a_quick_benchmark_of_a_cluster_measures_every_row_and_cleans_up(tmp_path: Path) -> None:
     document = quick(tmp_path, "cluster")
-    clients = ("kcat", "confluent-kafka") if shutil.which("kcat") else ("confluent-kafka",)
+    clients = ("kcat", "confluent-kafka") if kcat() else ("confluent-kafka",)
     assert {(row["section"], row["name"]) for row in document["rows"]} == {
         *(
             ("produce, 10,000 messages/s", f"{ways}, linger {linger_ms} ms, {share}")

@@ -1,4 +1,5 @@
-"""Clients that are no Python packages: fetched once, at their pinned versions and checksums, into pytest's cache.
+"""Clients that are no Python packages: fetched once, at their pinned versions and checksums, into pytest's cache; kcat
+as Debian has it.
 
 A test that needs one is skipped, and says what is missing, where a tool is not installed or the download fails. A
 download that is not what was pinned fails the test.
@@ -14,6 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from bench.broker.peers.fetching import CannotFetch, fetch_kcat
 
 HERE = Path(__file__).parent
 JAVA, NODE, GO = HERE / "java", HERE / "node", HERE / "go"
@@ -52,6 +55,22 @@ def go_client(cache: pytest.Cache) -> Path:
     _need_version("go", (1, 26), what=tools, asked="version")
     pins = tuple(GO / name for name in ("main.go", "admin.go", "go.mod", "go.sum"))
     return _or_skip(cache.mkdir("interop-go"), pins, _build_go)
+
+
+def kcat_program(cache: pytest.Cache) -> str:
+    """As installed, or as Debian's packages have it; skips where there can be none."""
+    if installed := shutil.which("kcat"):
+        return installed
+    return str(_or_skip(cache.mkdir("interop-kcat"), (), _unpack_kcat))
+
+
+def _unpack_kcat(place: Path) -> Path:
+    if not (place / READY).exists():
+        try:
+            fetch_kcat(place)
+        except CannotFetch as error:
+            raise NotFetched(str(error)) from error
+    return place / "kcat"
 
 
 def _need_tools(*names: str, what: str) -> None:

@@ -1,11 +1,12 @@
-"""kcat, where it is installed: its librdkafka is often years older than the one of confluent-kafka."""
+"""kcat, as it is installed or can be fetched: its librdkafka is often years older than the one of confluent-kafka."""
 
 import json
-import shutil
+import os
 import signal
 import subprocess
 import threading
 import warnings
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -14,19 +15,27 @@ import pytest
 from tests.interop.broker_process import BrokerProcess
 from tests.interop.confluent import CODECS, new_producer, new_topic
 from tests.interop.facts import FACT_SECONDS_MAX, new_name, until
+from tests.interop.fetched import kcat_program
 from tests.interop.flowing_group import Flow
 
-KCAT = shutil.which("kcat") or ""
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # it reads its schemas in an old way
     from kafka.admin import KafkaAdminClient
 
-pytestmark = pytest.mark.skipif(not KCAT, reason="no kcat on this machine; install it (Debian: kcat)")
 BASE_MS = 1_700_000_000_000
 
 
+@pytest.fixture(scope="module", autouse=True)
+def kcat_on_the_path(request: pytest.FixtureRequest) -> Iterator[None]:
+    assert request.config.cache is not None
+    directory = Path(kcat_program(request.config.cache)).parent
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", f"{directory}{os.pathsep}{os.environ['PATH']}")
+        yield
+
+
 def kcat(broker: BrokerProcess, *arguments: str, said: str = "") -> str:
-    command = [KCAT, "-b", broker.address, "-q", "-X", "fetch.wait.max.ms=50", *arguments]
+    command = ["kcat", "-b", broker.address, "-q", "-X", "fetch.wait.max.ms=50", *arguments]
     ran = subprocess.run(command, input=said, capture_output=True, text=True, timeout=FACT_SECONDS_MAX, check=False)
     assert ran.returncode == 0, ran.stderr
     return ran.stdout
@@ -129,7 +138,7 @@ class KcatMember:
             *("-X", f"partition.assignment.strategy={strategy}", "-X", "auto.offset.reset=earliest"),
             *("-X", "heartbeat.interval.ms=200", "-X", "fetch.wait.max.ms=50"),
         )
-        command = [KCAT, "-b", broker.address, "-q", "-u", "-G", group, *settings, *more, topic]
+        command = ["kcat", "-b", broker.address, "-q", "-u", "-G", group, *settings, *more, topic]
         self.read: list[bytes] = []
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         self._thread = threading.Thread(target=self._listen, name="kcat-lines")

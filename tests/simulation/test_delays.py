@@ -8,7 +8,7 @@ from tests.simulation.delay_mutants import Mutant
 from tests.simulation.delay_world import Outcome, run_seed
 from tests.simulation.history import Violation
 
-SEEDS, SEEDS_PER_TEST = 20, 10
+SEEDS, SEEDS_PER_TEST = 12, 6
 SEEDS_FOR_A_MUTANT = 40
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 CACHE = Path(__file__).parents[2] / ".peers"
 DEBIAN_ROOT = CACHE / "debian" / "root"
+KCAT_HOME = CACHE / "kcat"
 HOW = "run `make peers`"
 
 
@@ -18,6 +19,11 @@ def program(name: str, *places: Path) -> str | None:
         if os.access(place / name, os.X_OK):
             return str(place / name)
     return None
+
+
+def kcat() -> str | None:
+    """Not a peer, but the client that drives some of them."""
+    return program("kcat", KCAT_HOME)
 
 
 def said_by(*command: str) -> str:

@@ -1,7 +1,7 @@
 """Fetches the peers into the cache by the package managers of this machine, each for itself; what fails is told.
 
 Kafka by Maven, NATS by Go, Redis and RabbitMQ by Debian's packages, unpacked and not installed: no daemon starts, and
-removing the cache removes everything.
+removing the cache removes everything. kcat comes along, the client that drives some of them.
 """
 
 import os
@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from bench.broker.peers.cache import CACHE, DEBIAN_ROOT
+from bench.broker.peers.cache import DEBIAN_ROOT, KCAT_HOME
 from bench.broker.peers.kafka import LIBRARIES
 from bench.broker.peers.nats import BINARIES
 
@@ -51,11 +51,21 @@ def fetch_nats() -> None:
 
 
 def fetch_redis() -> None:
-    _unpack("redis-server")
+    _unpack("redis-server", DEBIAN_ROOT)
 
 
 def fetch_rabbitmq() -> None:
-    _unpack("rabbitmq-server")
+    _unpack("rabbitmq-server", DEBIAN_ROOT)
+
+
+def fetch_kcat(home: Path = KCAT_HOME) -> None:
+    """`home/kcat` finds the libraries that were unpacked with it."""
+    root = home / "root"
+    _unpack("kcat", root)
+    script = home / "kcat"
+    libraries = ":".join(str(each) for each in (root / "usr" / "lib").glob("*-linux-gnu*"))
+    script.write_text(f"#!/bin/sh\nLD_LIBRARY_PATH='{libraries}' exec '{root}/usr/bin/kcat' \"$@\"\n")
+    script.chmod(0o755)
 
 
 FETCHES: dict[str, Callable[[], None]] = {
@@ -63,21 +73,22 @@ FETCHES: dict[str, Callable[[], None]] = {
     "redis": fetch_redis,
     "nats": fetch_nats,
     "rabbitmq": fetch_rabbitmq,
+    "kcat": fetch_kcat,
 }
 
 
-def _unpack(package: str) -> None:
+def _unpack(package: str, root: Path) -> None:
     """With all it depends on that is not installed."""
     _need("apt-get", "dpkg")
-    archives = CACHE / "debian" / package
+    archives = root.parent / package
     shutil.rmtree(archives, ignore_errors=True)
     (archives / "partial").mkdir(parents=True)
     where = [f"-oDir::Cache::archives={archives}", "-oDebug::NoLocking=1"]
     options = ["--download-only", "--reinstall", "--no-install-recommends", "--yes"]
     _run(["apt-get", "install", *options, *where, package], archives)
-    DEBIAN_ROOT.mkdir(parents=True, exist_ok=True)
+    root.mkdir(parents=True, exist_ok=True)
     for archive in sorted(archives.glob("*.deb")):
-        _run(["dpkg", "-x", str(archive), str(DEBIAN_ROOT)], archives)
+        _run(["dpkg", "-x", str(archive), str(root)], archives)
     shutil.rmtree(archives)
 
 
