@@ -13,7 +13,7 @@ from millpond.model.errors import DiskFailed
 from millpond.model.ids import Offset
 from millpond.model.ports import Filesystem
 from millpond.storage import checkpoints, index, log, recovery, rounds, scan, segment
-from millpond.storage.commit import GroupCommit
+from millpond.storage.commit import Ended, GroupCommit
 from millpond.storage.index import SparseIndex
 from millpond.storage.log import Appended, Log
 from millpond.storage.names import UNFINISHED
@@ -50,9 +50,8 @@ def acknowledge_what_came_during_the_sync(patch: pytest.MonkeyPatch) -> None:
         def finish_for_all() -> None:
             finish()
             waiting, self.commit._waiting = self.commit._waiting, []
-            for waiter in waiting:
-                if not waiter.done():
-                    waiter.set_result(None)
+            for ended in waiting:
+                ended(None)
 
         this_round.finish = finish_for_all  # type: ignore[method-assign]
         return this_round
@@ -63,12 +62,12 @@ def acknowledge_what_came_during_the_sync(patch: pytest.MonkeyPatch) -> None:
 
 def take_any_running_sync_for_ones_own(patch: pytest.MonkeyPatch) -> None:
     """An append waits for the round that runs, though that began before it was written."""
-    join = GroupCommit.join
+    after_round = GroupCommit.after_round
 
-    async def join_what_runs(self: GroupCommit, *, covered: bool = False) -> None:
-        await join(self, covered=True)
+    def after_what_runs(self: GroupCommit, ended: Ended, *, covered: bool = False) -> None:
+        after_round(self, ended, covered=True)
 
-    patch.setattr(GroupCommit, "join", join_what_runs)
+    patch.setattr(GroupCommit, "after_round", after_what_runs)
 
 
 def trust_the_index_blindly(patch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from millpond.broker.drivers.producer_ids import ProducerIds
 from millpond.core.metadata.decisions import Decision
 from millpond.core.metadata.image import Image
 from millpond.core.metadata.internal_topics import CONSUMER_OFFSETS
+from millpond.model.ids import LeaderEpoch
 from millpond.model.ports import Buffer
 from millpond.storage.log import Appended
 from millpond.storage.producers import ProducerStates
@@ -68,23 +69,23 @@ def test_one_seed_gives_one_trace_in_two_processes() -> None:
 # Planted bugs
 
 
-def _answer_before_it_is_kept(patch: pytest.MonkeyPatch, topic: str) -> None:
+def answer_a_produce_before_it_is_kept(patch: pytest.MonkeyPatch) -> None:
+    def may_acknowledge(self: Partition, appended: Appended, *, leader_epoch: LeaderEpoch, acks_all: bool) -> bool:
+        return self.at.topic == TOPIC or original(self, appended, leader_epoch=leader_epoch, acks_all=acks_all)
+
+    original = Partition.may_acknowledge
+    patch.setattr(Partition, "may_acknowledge", may_acknowledge)
+
+
+def answer_a_commit_before_it_is_kept(patch: pytest.MonkeyPatch) -> None:
     async def wait_visible(self: Partition, appended: Appended, *, until: float | None = None) -> None:
         kept = asyncio.ensure_future(original(self, appended, until=until))
-        if self.at.topic != topic:
+        if self.at.topic != CONSUMER_OFFSETS:
             await kept
         kept.add_done_callback(lambda kept: kept.cancelled() or kept.exception())
 
     original = Partition.wait_visible
     patch.setattr(Partition, "wait_visible", wait_visible)
-
-
-def answer_a_produce_before_it_is_kept(patch: pytest.MonkeyPatch) -> None:
-    _answer_before_it_is_kept(patch, TOPIC)
-
-
-def answer_a_commit_before_it_is_kept(patch: pytest.MonkeyPatch) -> None:
-    _answer_before_it_is_kept(patch, CONSUMER_OFFSETS)
 
 
 def give_producer_ids_without_keeping_the_block(patch: pytest.MonkeyPatch) -> None:

@@ -57,19 +57,26 @@ class AnswerQueue:
     def is_first(self, answer: AnswerFuture) -> bool:
         return bool(self._waiting) and self._waiting[0][0] is answer
 
-    def take_ready(self, batch: Batch) -> None:
-        """Moves the answers whose turn it is. Raises what a handler raised, once those before it have been moved."""
+    def take_ready(self, batch: Batch) -> AnswerFuture | None:
+        """Moves the answers whose turn it is. Raises what a handler raised, once those before it have been moved.
+
+        Returns whose turn it is then.
+        """
         waiting = self._waiting
         while waiting:
             answer, held_bytes = waiting[0]
-            if not isinstance(answer, list | tuple) and not answer.done():
-                return
-            waiting.popleft()
-            self.held_bytes -= held_bytes
-            if isinstance(answer, list | tuple):
+            if isinstance(answer, asyncio.Future):
+                if not answer.done():
+                    return answer
+                waiting.popleft()
+                self.held_bytes -= held_bytes
+                if (late := answer.result()) is not None:
+                    batch.add(late)
+            else:
+                waiting.popleft()
+                self.held_bytes -= held_bytes
                 batch.add(answer)
-            elif (late := answer.result()) is not None:
-                batch.add(late)
+        return None
 
     def take_all(self) -> list[tuple[AnswerFuture, int]]:
         """Those that wait for a handler, with the bytes each one holds; nothing is left."""

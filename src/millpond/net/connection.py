@@ -292,9 +292,10 @@ class Connection(asyncio.BufferedProtocol):
                 if self._batch.size_bytes > shared.limits.write_buffer_bytes_max:
                     self._write()
         else:
-            future = asyncio.ensure_future(answer, loop=shared.loop)
+            future = answer if isinstance(answer, asyncio.Future) else asyncio.ensure_future(answer, loop=shared.loop)
+            if not answers:  # else when its turn comes: those that are done together then go out together
+                future.add_done_callback(self._answered)
             answers.put(future, held_bytes=len(frame))
-            future.add_done_callback(self._answered)
         if len(answers) >= shared.limits.in_flight_max:
             self._pause(IN_FLIGHT)
 
@@ -314,11 +315,13 @@ class Connection(asyncio.BufferedProtocol):
         if not self._answers.is_first(future):
             return
         try:
-            self._answers.take_ready(self._batch)
+            next_up = self._answers.take_ready(self._batch)
         except (Exception, asyncio.CancelledError) as error:
             self._write()
             self._fail(error)
             return
+        if next_up is not None:
+            next_up.add_done_callback(self._answered)
         self._write()
         self._deadlines.active_at = self._shared.loop.time()
         self._account()

@@ -3,13 +3,14 @@
 While one sync runs, those who append meanwhile gather for the next; so the busier a log is, the more appends each
 sync carries, and nobody ever waits for more than two.
 
-Invariant: whoever `join` lets go has had a whole round begin after what it waits for was written. Between two rounds,
-and never beside one, `turn` lets somebody else have the files.
+Invariant: whoever `join` or `after_round` lets go has had a whole round begin after what it waits for was written.
+Between two rounds, and never beside one, `turn` lets somebody else have the files.
 Driven by log.py; waits only through the running loop, so the simulator runs it as it is.
 """
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 from millpond.model.errors import StorageError
@@ -25,15 +26,19 @@ class Round(Protocol):
         """On the loop, once it has run, before anyone who waited goes on."""
 
 
+Ended = Callable[[Exception | None], None]
+"""Is told what went wrong in a round, if anything did."""
+
+
 class GroupCommit:
     __slots__ = ("_begin", "_next", "_running", "_waiting", "turn")
 
     def __init__(self, begin: Callable[[], Round]) -> None:
         """`begin` runs on the loop; it may raise StorageError where there can be no more rounds."""
         self._begin = begin
-        self._waiting: list[asyncio.Future[None]] = []
+        self._waiting: list[Ended] = []
         self._next: asyncio.Task[None] | None = None
-        self._running: list[asyncio.Future[None]] | None = None
+        self._running: list[Ended] | None = None
         """Who waits for the round that runs now; None while none does."""
         self.turn = asyncio.Lock()
 
@@ -43,12 +48,16 @@ class GroupCommit:
         With `covered`, the round that runs now will do, if one does: the caller knows that it began late enough.
         """
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        if covered and self._running is not None:
-            self._running.append(waiter)
-        else:
-            self._waiting.append(waiter)
-            self.request()
+        self.after_round(partial(_settle, waiter), covered=covered)
         return waiter
+
+    def after_round(self, ended: Ended, *, covered: bool = False) -> None:
+        """The same for who needs no future: all who wait for a round are called in one go. `ended` may not raise."""
+        if covered and self._running is not None:
+            self._running.append(ended)
+        else:
+            self._waiting.append(ended)
+            self.request()
 
     def request(self) -> None:
         """Wants a round soon, and waits for none."""
@@ -68,12 +77,16 @@ class GroupCommit:
             except Exception as error:  # whatever it was, nobody is left waiting for ever
                 failure = error
             self._running = None
-        for waiter in waiting:
-            if waiter.cancelled():
-                continue
-            if failure is None:
-                waiter.set_result(None)
-            else:
-                waiter.set_exception(failure)
+        for ended in waiting:
+            ended(failure)
         if failure is not None and not isinstance(failure, StorageError):
             raise failure  # a bug of ours
+
+
+def _settle(waiter: "asyncio.Future[None]", failure: Exception | None) -> None:
+    if waiter.cancelled():
+        return
+    if failure is None:
+        waiter.set_result(None)
+    else:
+        waiter.set_exception(failure)

@@ -32,7 +32,7 @@ from millpond.model.ids import NO_PRODUCER, LeaderEpoch, Offset, TimestampMs
 from millpond.model.ports import Buffer, Filesystem
 from millpond.protocol.records import LENGTH_END, BatchHeader, check_batch, check_produced, iter_batches, stamp
 from millpond.storage.checkpoints import make_directory, write_document
-from millpond.storage.commit import GroupCommit
+from millpond.storage.commit import Ended, GroupCommit
 from millpond.storage.compacting import compact_once
 from millpond.storage.epochs import LeaderEpochs
 from millpond.storage.facts import StorageFacts
@@ -247,13 +247,19 @@ class Log:
 
     async def wait_kept(self, appended: Appended) -> None:
         """Returns when the flush mode's promise holds for an append."""
-        if self.settings.flush is Flush.GROUP and self.durable_offset <= appended.last_offset:
+        if self.is_unsynced(appended):
             self._require_open()
             await self.commit.join(covered=appended.last_offset < self._syncing_to)
         if self.truncations != appended.truncations:
-            raise Truncated(
-                f"{self.name} was truncated before offset {appended.last_offset} was kept; send the batch again"
-            )
+            raise Truncated(f"{self.name} was truncated before offset {appended.last_offset} was kept; send it again")
+
+    def is_unsynced(self, appended: Appended) -> bool:
+        """Whether the flush mode's promise needs another round."""
+        return self.settings.flush is Flush.GROUP and self.durable_offset <= appended.last_offset
+
+    def after_sync(self, appended: Appended, ended: Ended) -> None:
+        """Calls `ended` once the round that is to sync an append is over, whether it could or not."""
+        self.commit.after_round(ended, covered=appended.last_offset < self._syncing_to)
 
     async def append_and_wait(self, batch: Buffer, *, leader_epoch: LeaderEpoch) -> Appended:
         appended = self.append(batch, leader_epoch=leader_epoch)

@@ -1,8 +1,8 @@
 """From a frame to its handler, and from the handler's answer to bytes.
 
 A handler is `answer(node, request, context)`: a function that returns the response, or an awaitable for one that comes
-later, or None where the client wants none. What it does before it returns happens in the order in which the connection
-sent its requests.
+later, or a `Soon` for one that a callback makes, or None where the client wants none. What it does before it returns
+happens in the order in which the connection sent its requests.
 
 Behaviour for what cannot be answered is Kafka's: an ApiVersions of an unknown version is told which there are, in
 version 0; anything else that is unknown or malformed ends the connection, and nobody else notices. Until the broker is
@@ -10,15 +10,18 @@ open to clients, only other brokers are answered (api/cluster/door.py).
 Driven by net, for each frame.
 """
 
+import asyncio
 import struct
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from importlib import import_module
 from typing import Any, Final, NamedTuple, Protocol
 
 from millpond.api.cluster.door import ClusterDoor, Unwelcome
 from millpond.api.kafka.context import Context
 from millpond.api.kafka.served import SERVED
+from millpond.api.kafka.soon import Soon
 from millpond.broker.drivers.doorkeeper import Session
 from millpond.broker.node import Node
 from millpond.model.errors import ControllerUnavailable, MalformedMessage
@@ -33,7 +36,7 @@ _UNSUPPORTED_VERSION: Final = 35
 _HEAD: Final = struct.Struct("!i")
 _HEAD_TAGGED: Final = struct.Struct("!ix")
 
-Handler = Callable[[Node, Any, Context], "Message | Awaitable[Message] | None"]
+Handler = Callable[[Node, Any, Context], "Message | Awaitable[Message] | Soon | None"]
 Answer = list[Buffer]
 
 
@@ -50,10 +53,16 @@ class Connection(Protocol):
 
 
 class _Route(NamedTuple):
+    """One version of an API, with all that is looked up for each of its requests."""
+
+    request_class: type[Message]
+    response_class: type[Message]
     handler: Handler
     facts: ApiFacts
     find_errors: FindErrors
     note_latency: Callable[[int], None]
+    pack_head: Callable[[int], bytes]
+    """Of the response, with the request's number."""
 
 
 class Dispatcher:
@@ -63,7 +72,7 @@ class Dispatcher:
         self._door = door
         self._node: Node | None = None
         self._now_ns = now_ns
-        self._routes: dict[int, _Route] = {}
+        self._routes: dict[tuple[int, int], _Route] = {}
 
     def open(self, node: Node) -> None:
         """From now on clients are answered."""
@@ -73,23 +82,52 @@ class Dispatcher:
         began_ns = self._now_ns()
         try:
             header, position = parse_request_header(frame)
-            api = SERVED.get(header.api_key)
-            node = self._node
-            if api is None or node is None or not api.serves(header.api_version):
+            api_key, version, _, _ = header
+            route, node = self._routes.get((api_key, version)) or self._load(api_key, version), self._node
+            if route is None or node is None:
                 return self._unserved(header, frame, position, connection)
-            request, _ = decode(api.request_class, frame, header.api_version, position)
+            request, _ = decode(route.request_class, frame, version, position)
         except MalformedMessage:
             self.facts.malformed += 1
             connection.close()
             return None
-        route = self._routes.get(header.api_key) or self._load(header.api_key)
         answer = route.handler(node, request, _context(header, connection))
         if answer is None:
             route.facts.unanswered += 1
             return None
+        if isinstance(answer, route.response_class):
+            return self._finish(answer, header, route, began_ns)
+        if isinstance(answer, Soon):
+            future: asyncio.Future[Answer | None] = asyncio.get_running_loop().create_future()
+            if answer.wait(partial(self._make, answer, future, header, route, began_ns, connection)):
+                return future
+            answer = answer.make()
         if isinstance(answer, Awaitable):
             return self._later(answer, header, route, began_ns, connection)
         return self._finish(answer, header, route, began_ns)
+
+    def _make(
+        self,
+        soon: Soon,
+        future: "asyncio.Future[Answer | None]",
+        header: RequestHeader,
+        route: _Route,
+        began_ns: int,
+        connection: Connection,
+        _: object,
+    ) -> None:
+        if future.done():
+            return  # the connection is gone
+        try:
+            answer = soon.make()
+            if isinstance(answer, route.response_class):
+                future.set_result(self._finish(answer, header, route, began_ns))
+            else:
+                assert isinstance(answer, Awaitable)
+                later = self._later(answer, header, route, began_ns, connection)
+                _hand_on(asyncio.get_running_loop().create_task(later), future)
+        except Exception as error:  # a bug of ours; the others that are called with this one go on
+            future.set_exception(error)
 
     async def _later(
         self, answer: Awaitable[Message], header: RequestHeader, route: _Route, began_ns: int, connection: Connection
@@ -102,11 +140,15 @@ class Dispatcher:
             return None
 
     def _finish(self, message: Message, header: RequestHeader, route: _Route, began_ns: int) -> Answer:
-        parts = _frame(message, header)
-        _, facts, find_errors, note_latency = route
-        if codes := find_errors(message):
-            facts.note_errors(codes)
-        note_latency(self._now_ns() - began_ns)
+        parts = encode(message, header.api_version)
+        head = route.pack_head(header.correlation_id)
+        if len(parts) == 1 and isinstance(parts[0], bytes):
+            parts[0] = head + parts[0]  # small, as all that has no records: one piece less to write
+        else:
+            parts.insert(0, head)
+        if codes := route.find_errors(message):
+            route.facts.note_errors(codes)
+        route.note_latency(self._now_ns() - began_ns)
         return parts
 
     def _unserved(
@@ -118,11 +160,12 @@ class Dispatcher:
         if header.api_key != API_VERSIONS_KEY or self._node is None:
             connection.close()
             return None
-        route = self._routes.get(API_VERSIONS_KEY) or self._load(API_VERSIONS_KEY)
+        route = self._load(API_VERSIONS_KEY, 0)
+        assert route is not None
         header = header._replace(api_version=0)
         response: Any = route.handler(self._node, None, _context(header, connection))
         response.error_code = _UNSUPPORTED_VERSION
-        return _frame(response, header)
+        return [route.pack_head(header.correlation_id), *encode(response, 0)]
 
     def _to_broker(
         self, door: ClusterDoor, header: RequestHeader, frame: memoryview, position: int, connection: Connection
@@ -150,13 +193,39 @@ class Dispatcher:
             connection.close()
             return None
 
-    def _load(self, key: int) -> _Route:
-        api = SERVED[key]
+    def _load(self, key: int, version: int) -> _Route | None:
+        api = SERVED.get(key)
+        if api is None or not api.serves(version):
+            return None
         module = import_module(f"millpond.api.kafka.handlers.{api.module}")
         facts = self.facts.of(key, api.name)
-        route = _Route(module.answer, facts, error_finder(api.response_class), facts.latencies.note)
-        self._routes[key] = route
+        is_tagged = response_header_version(key, version) == 1
+        self._routes[key, version] = route = _Route(
+            api.request_class,
+            api.response_class,
+            module.answer,
+            facts,
+            error_finder(api.response_class),
+            facts.latencies.note,
+            (_HEAD_TAGGED if is_tagged else _HEAD).pack,
+        )
         return route
+
+
+def _hand_on(task: "asyncio.Task[Answer | None]", future: "asyncio.Future[Answer | None]") -> None:
+    """What becomes of the task becomes of the future; where that is cancelled, so is the task."""
+
+    def ended(task: "asyncio.Task[Answer | None]") -> None:
+        if task.cancelled():
+            future.cancel()
+        elif (error := task.exception()) is None:
+            if not future.done():
+                future.set_result(task.result())
+        elif not future.done():
+            future.set_exception(error)
+
+    task.add_done_callback(ended)
+    future.add_done_callback(lambda _: task.cancel())
 
 
 def _context(header: RequestHeader, connection: Connection) -> Context:
@@ -169,10 +238,3 @@ def _context(header: RequestHeader, connection: Connection) -> Context:
         connection.when_lost,
         connection.extra,
     )
-
-
-def _frame(message: Message, header: RequestHeader) -> Answer:
-    parts = encode(message, header.api_version)
-    is_tagged = response_header_version(header.api_key, header.api_version) == 1
-    parts.insert(0, (_HEAD_TAGGED if is_tagged else _HEAD).pack(header.correlation_id))
-    return parts

@@ -152,6 +152,21 @@ class Partition:
             self._followers_waiting = _wake(self._followers_waiting)
         return appended
 
+    def may_acknowledge(self, appended: Appended, *, leader_epoch: LeaderEpoch, acks_all: bool) -> bool:
+        """Whether what was appended in that epoch is kept already: on every replica in sync, or on this one.
+
+        In the same epoch nobody else can have led since, so what lies at its offsets is still what was appended.
+        """
+        if self.leading is None or self.leader_epoch != leader_epoch:
+            return False
+        if self.high_watermark > appended.last_offset:
+            return True
+        return not acks_all and self._kept_end() > appended.last_offset and self.is_led_here
+
+    @property
+    def has_followers(self) -> bool:
+        return self.leading is not None and len(self.leading.members.replicas) > 1
+
     async def wait_kept(self, appended: Appended) -> None:
         """Returns when the batch is as safe here as the topic promises, and this broker surely led until then."""
         await self.log.wait_kept(appended)

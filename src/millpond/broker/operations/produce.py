@@ -1,6 +1,7 @@
 """Produce: one batch for each of some partitions, appended at once and answered when they are kept.
 
-`begin` appends, without waiting, so that the order in which a connection sends is the order in the log; `finish` waits.
+`begin` appends, without waiting, so that the order in which a connection sends is the order in the log; `finish` waits,
+and `after_sync` calls back, which is cheaper where only a disk is waited for.
 On plain topics nothing here looks inside a batch. A topic that stamps its own time has its batches stamped; one with a
 codec of its own has them compressed anew; a compacted topic has their records looked at, since one without a key would
 stay for ever; one with delays looks for them.
@@ -28,7 +29,7 @@ from millpond.model.errors import (
     RequestError,
     UnsupportedMagic,
 )
-from millpond.model.ids import NO_TIMESTAMP, Offset, TimestampMs
+from millpond.model.ids import NO_EPOCH, NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs
 from millpond.model.ports import Buffer
 from millpond.protocol.records import (
     Record,
@@ -36,9 +37,11 @@ from millpond.protocol.records import (
     check_produced,
     decode_batch,
     encode_survivors,
+    newest_time,
     parse_header,
     stamp_append_time,
 )
+from millpond.storage.commit import Ended
 from millpond.storage.log import Appended, check_size
 
 INFLATION_MAX = 16
@@ -66,6 +69,8 @@ class Pending(NamedTuple):
     error: MillpondError | None = None
     acks_all: bool = True
     """Whether it is acknowledged when every replica in sync has it, or when this one has."""
+    leader_epoch: LeaderEpoch = NO_EPOCH
+    """In which it was appended."""
 
 
 def begin(partition: Partition | MillpondError, batch: Buffer | None, *, now_ms: int, acks_all: bool) -> Pending:
@@ -83,7 +88,7 @@ def begin(partition: Partition | MillpondError, batch: Buffer | None, *, now_ms:
             return Pending(error=error)
         batch, append_time = _prepared(partition, batch, now_ms)
         appended = _append_or_park(partition, batch) if partition.config.delay else partition.append(batch)
-        return Pending(partition, appended, append_time, acks_all=acks_all)
+        return Pending(partition, appended, append_time, None, acks_all, partition.leader_epoch)
     except (MalformedBatch, UnsupportedMagic) as error:
         if isinstance(error, CorruptBatch):
             _note_refusal(partition, batch, error)
@@ -124,14 +129,42 @@ def _note_refusal(partition: Partition, batch: Buffer | None, error: MillpondErr
 def finish_now(pending: Sequence[Pending]) -> list[Produced] | None:
     """One answer for each, in the same order, where nobody has to wait; None otherwise."""
     produced = []
-    for partition, appended, append_time, error, _ in pending:
+    for partition, appended, append_time, error, acks_all, leader_epoch in pending:
         if partition is None or appended is None:
             produced.append(Produced(error=error))
-        elif partition.high_watermark > appended.last_offset:
+        elif partition.may_acknowledge(appended, leader_epoch=leader_epoch, acks_all=acks_all):
             produced.append(Produced(appended.base_offset, append_time, partition.log.start_offset))
         else:
             return None
     return produced
+
+
+def after_sync(pending: Sequence[Pending], then: Ended) -> bool:
+    """Has `then` called once, when the logs have synced what they were given, or could not: time for `finish_now`.
+
+    False, and no call, where there is nothing to sync, or copies are waited for anyway.
+    """
+    unsynced = []
+    for partition, appended, _, _, acks_all, _ in pending:
+        if partition is not None and appended is not None and partition.log.is_unsynced(appended):
+            if acks_all and partition.has_followers:
+                return False
+            unsynced.append((partition.log, appended))
+    if len(unsynced) > 1:
+        then = _when_all_have_ended(then, len(unsynced))
+    for log, appended in unsynced:
+        log.after_sync(appended, then)
+    return bool(unsynced)
+
+
+def _when_all_have_ended(then: Ended, left: int) -> Ended:
+    def ended(failure: Exception | None) -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            then(failure)
+
+    return ended
 
 
 async def finish(pending: Sequence[Pending], *, timeout_ms: int = TIMEOUT_MS) -> list[Produced]:
@@ -143,9 +176,11 @@ async def finish(pending: Sequence[Pending], *, timeout_ms: int = TIMEOUT_MS) ->
 
 
 async def _finish(pending: Pending, until: float) -> Produced:
-    partition, appended, append_time, error, acks_all = pending
+    partition, appended, append_time, error, acks_all, leader_epoch = pending
     if partition is None or appended is None:
         return Produced(error=error)
+    if partition.leader_epoch != leader_epoch:  # before anybody waited here: see `after_sync`
+        return Produced(error=NotLeader(f"{partition.at} has another leader since; send the batch again"))
     try:
         if acks_all:
             await partition.wait_visible(appended, until=until)
@@ -204,7 +239,7 @@ def _about(error: Refusal, records: tuple[int, ...]) -> Refusal:
 def _check_time(partition: Partition, batch: Buffer, now_ms: int) -> None:
     """By the batch's newest record alone, unless the topic refuses old ones: then each is looked at."""
     config = partition.config
-    newest = parse_header(batch).max_timestamp
+    newest = newest_time(batch)
     if newest == NO_TIMESTAMP or (
         newest - now_ms <= config.timestamp_after_ms_max and config.timestamp_before_ms_max == INT64_MAX
     ):

@@ -70,7 +70,7 @@ def parse_request_header(frame: memoryview, *, header_version: int | None = None
         if header_version is None:
             header_version = request_header_version(api_key, api_version)
         if header_version == 2:
-            position = _skip_tags(frame, position)
+            position = _skip_tags(frame, position) if frame[position] else position + 1
     except (struct.error, IndexError):
         raise MalformedMessage(f"the request header is cut short: the frame has {len(frame)} bytes") from None
     except UnicodeDecodeError as error:

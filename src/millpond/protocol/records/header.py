@@ -42,7 +42,7 @@ from millpond.model.errors import (
     UnsupportedCompression,
     UnsupportedMagic,
 )
-from millpond.model.ids import LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, TimestampMs
+from millpond.model.ids import NO_TIMESTAMP, LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, TimestampMs
 from millpond.model.limits import BATCH_BYTES_MAX, RECORDS_PER_BATCH_MAX
 from millpond.model.ports import Buffer
 from millpond.protocol.compression import Codec
@@ -152,6 +152,11 @@ def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     if length < LENGTH_MIN or length > LENGTH_MAX or position + LENGTH_END + length > len(buffer) or header[3] != MAGIC:
         raise _unreadable(buffer, position)
     return header
+
+
+def newest_time(buffer: Buffer) -> TimestampMs:
+    """The time of its newest record, as a batch says itself; of what is no batch, anything."""
+    return TimestampMs(_I64.unpack_from(buffer, MAX_TIMESTAMP_AT)[0]) if len(buffer) >= HEADER_BYTES else NO_TIMESTAMP
 
 
 def check_batch(buffer: Buffer, position: int = 0) -> BatchHeader:

@@ -7,12 +7,13 @@ Version notes: to 12 topics go by name, from 13 by id. From 7 batches may be com
 says why, and which records of a batch it is about.
 """
 
-import asyncio
 from collections.abc import Awaitable
+from functools import partial
 
 from millpond.api.kafka.context import Context
+from millpond.api.kafka.soon import Soon
 from millpond.broker.node import Node
-from millpond.broker.operations.produce import Pending, Produced, begin, finish, finish_now
+from millpond.broker.operations.produce import Pending, Produced, after_sync, begin, finish, finish_now
 from millpond.model.errors import (
     InvalidAcks,
     InvalidRecord,
@@ -32,25 +33,23 @@ from millpond.protocol.messages.produce import (
 from millpond.protocol.records import Codec, parse_header
 
 _ZSTD_SINCE = 7
-_unanswered: set[asyncio.Task[list[Produced]]] = set()
-"""Work for acks=0, which nobody waits for; held here so that it is not forgotten half-way."""
 
 
 def answer(
     node: Node, request: ProduceRequest, context: Context
-) -> Awaitable[ProduceResponse] | ProduceResponse | None:
+) -> Soon | Awaitable[ProduceResponse] | ProduceResponse | None:
     if request.acks not in (-1, 0, 1):
         error = InvalidAcks(f"acks is {request.acks}; allowed are -1 (all), 0 and 1")
         return _response(request, [Produced(error=error) for topic in request.topic_data for _ in topic.partition_data])
     pending = _begin_all(node, request, context.version)
     if request.acks:
         produced = finish_now(pending)
-        return _finish(request, pending) if produced is None else _response(request, produced)
+        if produced is None:
+            _let_go_of_records(request)
+            return Soon(partial(after_sync, pending), partial(_answer, request, pending))
+        return _response(request, produced)
     if any(each.error for each in pending):
         context.close()  # the only way to tell a client that wants no answer
-    task = asyncio.get_running_loop().create_task(finish(pending))
-    _unanswered.add(task)
-    task.add_done_callback(_unanswered.discard)
     return None
 
 
@@ -84,6 +83,18 @@ def _is_zstd(part: PartitionProduceData) -> bool:
         return False  # and is told so
 
 
+def _let_go_of_records(request: ProduceRequest) -> None:
+    """They are in the log: what waits for a sync whose client has gone shall not hold the whole frame."""
+    for topic in request.topic_data:
+        for part in topic.partition_data:
+            part.records = None
+
+
+def _answer(request: ProduceRequest, pending: list[Pending]) -> Awaitable[ProduceResponse] | ProduceResponse:
+    produced = finish_now(pending)
+    return _finish(request, pending) if produced is None else _response(request, produced)
+
+
 async def _finish(request: ProduceRequest, pending: list[Pending]) -> ProduceResponse:
     return _response(request, await finish(pending, timeout_ms=request.timeout_ms))
 
@@ -103,16 +114,15 @@ def _response(request: ProduceRequest, produced: list[Produced]) -> ProduceRespo
 
 
 def _partition(index: int, produced: Produced) -> PartitionProduceResponse:
-    error = produced.error
-    return PartitionProduceResponse(
-        index=index,
-        error_code=error.kafka_code if error else 0,
-        error_message=str(error) if error else None,
-        record_errors=[
-            BatchIndexAndErrorMessage(batch_index=number, batch_index_error_message=str(error))
-            for number in (error.records if isinstance(error, InvalidRecord | InvalidTimestamp) else ())
-        ],
-        base_offset=produced.base_offset,
-        log_append_time_ms=produced.append_time,
-        log_start_offset=produced.start_offset,
+    base_offset, append_time, start_offset, error = produced
+    answer = PartitionProduceResponse(
+        index=index, base_offset=base_offset, log_append_time_ms=append_time, log_start_offset=start_offset
     )
+    if error is not None:
+        answer.error_code, answer.error_message = error.kafka_code, str(error)
+        if isinstance(error, InvalidRecord | InvalidTimestamp):
+            answer.record_errors = [
+                BatchIndexAndErrorMessage(batch_index=number, batch_index_error_message=str(error))
+                for number in error.records
+            ]
+    return answer
