@@ -32,6 +32,8 @@ WHOLE_BYTES: Final = 64 * 1024
 """A whole document is kept after so many changes, or so many bytes of them."""
 ADMITTED_BYTES_MAX: Final = MIB
 """Looked at in one go, in groups that look at each message."""
+READ_BYTES_A_MESSAGE: Final = 1_024
+"""Read for each message that is wanted: who takes one is not made to read all that waits behind it."""
 DECODED_MAX: Final = 8
 """Batches whose records are at hand, for those who take them one by one."""
 MENTIONED_MAX: Final = 1_000
@@ -191,7 +193,9 @@ class QueuePartition:
         """How many messages and bytes it came to; something of the offer is gone from the ledger in any case."""
         now = self._now()
         ledger = self._ledger
-        data = self.partition.read(Offset(offer.first), bytes_max=bytes_left).data
+        wanted = min(count_left, offer.last - offer.first + 1)
+        bytes_max = min(bytes_left, wanted * READ_BYTES_A_MESSAGE)
+        data = self.partition.read(Offset(offer.first), bytes_max=bytes_max).data
         count = size = 0
         for position, header in _batches(data):
             first, last = max(offer.first, header.base_offset), min(offer.last, header.last_offset)
