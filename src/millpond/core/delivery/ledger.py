@@ -159,6 +159,10 @@ class Ledger:
     def open_runs(self) -> Iterator[Run[State]]:
         return iter(self._open)
 
+    @property
+    def has_changes(self) -> bool:
+        return bool(self._changes)
+
     def take_changes(self) -> list[Change]:
         changes, self._changes = self._changes, []
         return changes

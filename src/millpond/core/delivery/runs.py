@@ -97,13 +97,20 @@ class Runs(Generic[Value]):
         begin, end = self._touched(first, last)
         if begin == end:
             return
-        self.size -= sum(len(run) for run in self.overlapping(first, last))
-        head = (self._firsts[begin], first - 1, self._values[begin]) if self._firsts[begin] < first else None
-        tail = (last + 1, self._lasts[end - 1], self._values[end - 1]) if self._lasts[end - 1] > last else None
-        kept = [each for each in (head, tail) if each is not None]
-        self._firsts[begin:end] = [each[0] for each in kept]
-        self._lasts[begin:end] = [each[1] for each in kept]
-        self._values[begin:end] = [each[2] for each in kept]
+        firsts, lasts, values = self._firsts, self._lasts, self._values
+        within = sum(lasts[begin:end]) - sum(firsts[begin:end]) + end - begin
+        kept: list[tuple[int, int, Value]] = []
+        if firsts[begin] < first:
+            kept.append((firsts[begin], first - 1, values[begin]))
+        if lasts[end - 1] > last:
+            kept.append((last + 1, lasts[end - 1], values[end - 1]))
+        self.size -= within - sum(behind - ahead + 1 for ahead, behind, _ in kept)
+        if not kept:
+            self._remove(begin, end)
+            return
+        firsts[begin:end] = [each[0] for each in kept]
+        lasts[begin:end] = [each[1] for each in kept]
+        values[begin:end] = [each[2] for each in kept]
 
     def _touched(self, first: int, last: int) -> tuple[int, int]:
         """Indexes of the runs that overlap, as a half-open range."""
