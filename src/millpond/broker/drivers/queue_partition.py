@@ -173,33 +173,34 @@ class QueuePartition:
         self._require_open()
         taken = Taken([], {})
         ledger = self._ledger
-        ready = ledger.ready
+        now, ready = self._now(), ledger.ready
         ledger.trim(self.partition.log.start_offset)
-        ledger.tick(self._now())
+        ledger.tick(now)
         if self.settings.looks_at_messages:
             self._admit()  # what has come since may go before what waits
         has_more = ledger.ready > ready
         count_left = min(want.count_max, ledger.room_for(want.holder))
         bytes_left = want.bytes_max
         while count_left > 0 and bytes_left > 0:
-            offer = ledger.offer(self._now())
+            offer = ledger.offer(now)
             if offer is None:
                 if not self._admit():
                     break
                 continue
             if offer.first >= self.partition.high_watermark:  # a new leader that does not know yet how far it goes
                 break
-            count, size = self._take_offer(offer, want, taken, count_left, bytes_left)
+            count, size = self._take_offer(offer, want, taken, now, count_left, bytes_left)
             count_left -= count
             bytes_left -= size
         # Not whenever something is left: those who may not have it would wake one another for ever.
         self._go_on(wakes=has_more or bool(taken.deliveries))
         return taken
 
-    def _take_offer(self, offer: Offer, want: Want, taken: Taken, count_left: int, bytes_left: int) -> tuple[int, int]:
+    def _take_offer(
+        self, offer: Offer, want: Want, taken: Taken, now: Instant, count_left: int, bytes_left: int
+    ) -> tuple[int, int]:
         """How many messages and bytes it came to; all that were left where the next batch is too large for them.
         Else something of the offer is gone from the ledger in any case."""
-        now = self._now()
         ledger = self._ledger
         further = min(count_left, offer.last - offer.first + 1) - 1
         bytes_max = min(bytes_left, 1 + further * READ_BYTES_A_MESSAGE)
