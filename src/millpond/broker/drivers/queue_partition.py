@@ -539,6 +539,8 @@ def _batches(data: memoryview) -> Iterator[tuple[int, BatchHeader]]:
 
 def _between(first: int, last: int, gone: Collection[int]) -> list[tuple[int, int]]:
     """The runs that are left."""
+    if not gone:
+        return [(first, last)]
     runs, at = [], first
     for offset in sorted(gone):
         if offset > at:

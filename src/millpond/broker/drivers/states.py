@@ -220,9 +220,10 @@ class States:
         return len(self._metadata.image.topics[STATES].partitions)
 
     def _partition_of(self, key: StateKey) -> int:
-        if not self._has_place:
+        place = self._metadata.image.topics.get(STATES)
+        if place is None:
             raise CoordinatorUnavailable(f"{STATES} is gone; load {key} again")
-        return _number_of(key) % self._partition_count
+        return _number_of(key) % len(place.partitions)
 
     def _has_topic(self, topic_id: bytes) -> bool:
         return topic_id in self._metadata.image.topics_by_id

@@ -52,8 +52,7 @@ class Lanes:
     @property
     def first(self) -> int | None:
         """The lowest offset of all."""
-        firsts = [run.first for runs in self._runs if (run := runs.first) is not None]
-        return min(firsts, default=None)
+        return min((lowest for runs in self._runs if (lowest := runs.lowest) is not None), default=None)
 
     def add(self, first: int, last: int, lane: Lane) -> None:
         self._runs[lane].set(first, last, None)
@@ -105,9 +104,9 @@ class Lanes:
         return next(lane for lane in filled if self._credit[lane] > 0)
 
     def _first_offset(self, lane: Lane) -> int:
-        run = self._runs[lane].first
-        assert run is not None
-        return run.first
+        lowest = self._runs[lane].lowest
+        assert lowest is not None
+        return lowest
 
     def _written(self, offset: int) -> int:
         index = bisect_right(self._marked, offset) - 1
