@@ -401,9 +401,7 @@ class QueuePartition:
         """It is encoded at once, and awaited later."""
         ledger = self._ledger
         is_whole = (
-            self._since_whole >= WHOLE_EVERY
-            or self._bytes_since_whole >= WHOLE_BYTES
-            or len(changes) >= WHOLE_CHANGES
+            self._since_whole >= WHOLE_EVERY or self._bytes_since_whole >= WHOLE_BYTES or len(changes) >= WHOLE_CHANGES
         )
         document = encode_whole(ledger) if is_whole else encode(ledger, changes)
         self._since_whole = 0 if is_whole else self._since_whole + 1

@@ -70,14 +70,12 @@ async def _take_now(queues: Mapping[PartitionId, QueuePartition], want: Want) ->
             size = sum(map(len, taken.batches.values()))
             want = want._replace(count_max=want.count_max - count, bytes_max=want.bytes_max - size)
     held = {each: result.queue.keep() for each, result in got.items() if isinstance(result, Got)}
-    for each, failure in (await _all(held)).items():
-        if failure is not None:
-            got[each] = failure
-    return got
+    failures = await _all(held)
+    return got | {each: failure for each, failure in failures.items() if failure is not None}
 
 
 async def _all(work: Mapping[PartitionId, Coroutine[Any, Any, None]]) -> dict[PartitionId, MillpondError | None]:
-    """Side by side; one alone, as it mostly is, needs no task of its own. What fails for one is nothing to the others."""
+    """Side by side; one alone, as it mostly is, needs no task. What fails for one is nothing to the others."""
     if len(work) == 1:
         return {each: await _failure_of(alone) for each, alone in work.items()}
     return dict(zip(work, await asyncio.gather(*map(_failure_of, work.values())), strict=True))

@@ -3,8 +3,8 @@
 A moment is a number of milliseconds, read as digits to the base of 64. A key lies on the level of the highest digit
 in which its moment differs from the wheel's own, in the slot of that digit. When the wheel comes to a slot, its keys
 are due or fall to a lower level; so each is looked at once for each digit, at most, and what is empty costs nothing.
-A slot of a high level may hold very many, and whatever is due first is somewhere among them. So slots that come soon are
-prepared, a little at a time: their keys are sorted into parts, which become the slots of the lower level as they are.
+A slot of a high level may hold very many, and whatever is due first is somewhere among them. So slots that come soon
+are prepared, a little at a time: keys are sorted into parts, which become the slots of the lower level as they are.
 
 What lies far ahead is two numbers in an array, 16 bytes. A key that is cancelled stays where it is until the wheel
 comes by, or until more than half of all that is there is cancelled.
