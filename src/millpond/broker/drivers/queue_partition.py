@@ -19,7 +19,7 @@ from millpond.core.delivery.ledger import Change, Delivery, Ledger, Verdict
 from millpond.core.delivery.runs import Run
 from millpond.core.delivery.settings import DeliverySettings
 from millpond.core.delivery.states import Doomed, Lane, Outcome
-from millpond.model.errors import FencedState, MillpondError, NotLeader
+from millpond.model.errors import CoordinatorUnavailable, FencedState, MillpondError, NotLeader
 from millpond.model.ids import Offset
 from millpond.model.instant import Instant
 from millpond.model.limits import MIB
@@ -387,6 +387,7 @@ class QueuePartition:
                     await self._send(self._ledger.take_changes())
             except Exception as error:  # whatever it was, nobody is left waiting for ever
                 failure = error
+                self.end(CoordinatorUnavailable(f"{self._key} could not be kept; ask again"))
             self._sent = None
             for waiter in sent:
                 if waiter.done():
