@@ -1,18 +1,21 @@
 """A queue group on a partition of a real broker, on a simulated machine: what it hands out, and who is woken."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
+
+import pytest
 
 from millpond.broker.drivers.partition import Partition
 from millpond.broker.drivers.queue_partition import QueuePartition, Want
 from millpond.broker.operations import share
 from millpond.core.delivery.headers import PRIORITY, TTL_MS
-from millpond.core.delivery.ledger import Verdict
+from millpond.core.delivery.ledger import Change, Verdict
 from millpond.core.delivery.sessions import PartitionId
 from millpond.core.delivery.states import Outcome
-from millpond.model.ids import TimestampMs
+from millpond.model.ids import Offset, TimestampMs
 from millpond.protocol.records import NewRecord, encode_batch
+from millpond.storage.segment import Slice
 from millpond.testing import Simulation
 from tests.broker.clusters import Machine, SimCluster
 
@@ -184,3 +187,58 @@ def test_a_broker_whose_clock_went_back_opens_its_queues() -> None:
 
     with Simulation(7) as simulation:
         assert simulation.run(run) == [0, 1]
+
+
+def test_a_take_of_one_message_reads_one_batch_however_many_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+
+    def read(self: Partition, start: Offset, *, bytes_max: int) -> Slice:
+        found = original(self, start, bytes_max=bytes_max)
+        sizes.append(len(found.data))
+        return found
+
+    async def scenario(machine: Machine, partition: Partition) -> list[int]:
+        for _ in range(20):
+            await append(machine, partition)
+        queue = await opened(machine, partition)
+        await receive(queue)
+        sizes.clear()
+        assert await receive(queue) == [1]
+        return sizes
+
+    original = Partition.read
+    monkeypatch.setattr(Partition, "read", read)
+    (size,) = on_a_broker(scenario)
+    assert size < 100
+
+
+def test_a_take_is_as_large_as_it_may_be_and_no_larger() -> None:
+    async def scenario(machine: Machine, partition: Partition) -> tuple[list[int], list[int]]:
+        for _ in range(10):
+            await append(machine, partition, ("padding", b"x" * 900))
+        queue = await opened(machine, partition)
+        return await receive(queue, 10, bytes_max=3_500), await receive(queue, 10, bytes_max=10)
+
+    assert on_a_broker(scenario) == ([0, 1, 2], [3])
+
+
+def test_what_many_do_at_the_same_time_is_kept_in_few_documents(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[int] = []
+
+    def send(self: QueuePartition, changes: list[Change]) -> Coroutine[Any, Any, None]:
+        sent.append(len(changes))
+        return original(self, changes)
+
+    async def scenario(machine: Machine, partition: Partition) -> list[list[int]]:
+        for _ in range(20):
+            await append(machine, partition)
+        queue = await opened(machine, partition)
+        sent.clear()
+        return await asyncio.gather(*(receive(queue, holder=f"{number}") for number in range(20)))
+
+    original = QueuePartition._send
+    monkeypatch.setattr(QueuePartition, "_send", send)
+    taken = on_a_broker(scenario)
+    assert {at for each in taken for at in each} == set(range(20))
+    assert sum(sent) == 20
+    assert len(sent) <= 2

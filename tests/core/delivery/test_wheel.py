@@ -57,6 +57,10 @@ class WheelAgainstAList(RuleBasedStateMachine):
         assert all(each in self.pending and each.at <= self.now for each in found)
         self.pending.difference_update(found)
 
+    @rule(ahead=DELAYS, work_max=st.integers(1, 8))
+    def prepare(self, ahead: int, work_max: int) -> None:
+        self.wheel.prepare(self.now + ahead, work_max=work_max)
+
     @rule(step=DELAYS)
     def turn_the_clock_back(self, step: int) -> None:
         self.now = max(0, self.now - step)
@@ -117,6 +121,24 @@ def test_ten_years_go_by_and_everything_is_due_at_its_moment() -> None:
             assert not pending or min(pending.values()) > now
     assert keys > 5_000
     assert {due.key: due.at for due in wheel} == pending
+
+
+def test_what_is_due_first_of_very_many_comes_at_once_where_they_were_prepared() -> None:
+    wheel = TimerWheel(now=START)
+    begin = (START >> 24) + 1 << 24  # all digits but the highest begin anew
+    dues = [Due(begin + number, number) for number in range(40_000)]
+    for each in dues:
+        wheel.insert(each.key, each.at)
+    assert not wheel.prepare(START, work_max=10), "it is too early"
+    turns = 0
+    while wheel.prepare(begin, work_max=1_000):
+        turns += 1
+        assert turns < 1_000
+    assert set(wheel) == set(dues)
+    assert wheel.first(3) == dues[:3]
+    assert wheel.advance(begin, work_max=10) == dues[:1]
+    wheel.cancel(2, begin + 2)
+    assert wheel.advance(begin + 3, work_max=10) == [dues[1], dues[3]]
 
 
 def test_a_clock_that_went_back_makes_nothing_early() -> None:

@@ -74,6 +74,10 @@ LOOK_SECONDS_MAX: Final = 1.0
 PAUSE_SECONDS: Final = 0.5
 """After something went wrong."""
 MOVES_PER_TURN: Final = 500
+PREPARED_MS: Final = 60_000
+"""So long ahead, messages are sorted by when they are due."""
+PREPARES_PER_TURN: Final = 1_000
+PREPARE_EVERY_SECONDS: Final = 0.005
 MOVED_BYTES: Final = 256 * 1024
 """Of records in one batch of moved messages, more or less."""
 SHELVES_BYTES_MAX: Final = 16 * MIB
@@ -196,13 +200,14 @@ class PartitionDelays:
             self._shared.on_error(error)
         finally:
             self._machine.put_back(messages)
-        self._set_timer(pause)
+        has_more = self._machine.prepare(self._now() + PREPARED_MS, work_max=PREPARES_PER_TURN)
+        self._set_timer(pause, PREPARE_EVERY_SECONDS if has_more else LOOK_SECONDS_MAX)
 
-    def _set_timer(self, pause_seconds: float) -> None:
+    def _set_timer(self, pause_seconds: float, seconds_max: float) -> None:
         due = self._machine.next_at()
         if due is None:
             return
-        seconds = min(max((due - self._now()) / 1000, pause_seconds, 0.0), LOOK_SECONDS_MAX)
+        seconds = max(min((due - self._now()) / 1000, seconds_max), pause_seconds, 0.0)
         loop = asyncio.get_running_loop()
         if self._timer is not None:
             if self._rings_at <= loop.time() + seconds:

@@ -19,7 +19,7 @@ from millpond.core.delivery.ledger import Change, Delivery, Ledger, Verdict
 from millpond.core.delivery.runs import Run
 from millpond.core.delivery.settings import DeliverySettings
 from millpond.core.delivery.states import Doomed, Lane, Outcome
-from millpond.model.errors import FencedState, MillpondError, NotLeader
+from millpond.model.errors import CoordinatorUnavailable, FencedState, MillpondError, NotLeader
 from millpond.model.ids import Offset
 from millpond.model.instant import Instant
 from millpond.model.limits import MIB
@@ -30,8 +30,12 @@ KIND: Final = "share"
 WHOLE_EVERY: Final = 100
 WHOLE_BYTES: Final = 64 * 1024
 """A whole document is kept after so many changes, or so many bytes of them."""
+WHOLE_CHANGES: Final = 10_000
+"""Or instead of one that tells of so many: what is unfinished is bounded, and what has happened is not."""
 ADMITTED_BYTES_MAX: Final = MIB
 """Looked at in one go, in groups that look at each message."""
+READ_BYTES_A_MESSAGE: Final = 256
+"""Read for each further message that is wanted: for one, its batch, and not all that waits behind it."""
 DECODED_MAX: Final = 8
 """Batches whose records are at hand, for those who take them one by one."""
 MENTIONED_MAX: Final = 1_000
@@ -99,9 +103,14 @@ class QueuePartition:
         self._ledger = Ledger(settings, shared.rng, start=start)
         self._since_whole = self._bytes_since_whole = 0
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms = 0
+        """When it rings."""
         self._burying: asyncio.Task[None] | None = None
-        self._keeping: asyncio.Task[None] | None = None
-        """The last document that was sent; when it is kept, so are all before it."""
+        self._sending: asyncio.Task[None] | None = None
+        self._sent: list[asyncio.Future[None]] | None = None
+        """Who waits for the document that is under way; None while none is."""
+        self._unsent: list[asyncio.Future[None]] = []
+        """Who waits for the next."""
         self._waiting: dict[asyncio.Future[None], None] = {}
         self._wakes = 0
         self._decoded: OrderedDict[int, list[Record]] = OrderedDict()
@@ -164,39 +173,46 @@ class QueuePartition:
         self._require_open()
         taken = Taken([], {})
         ledger = self._ledger
-        ready = ledger.ready
+        now, ready = self._now(), ledger.ready
         ledger.trim(self.partition.log.start_offset)
-        ledger.tick(self._now())
+        ledger.tick(now)
         if self.settings.looks_at_messages:
             self._admit()  # what has come since may go before what waits
         has_more = ledger.ready > ready
         count_left = min(want.count_max, ledger.room_for(want.holder))
         bytes_left = want.bytes_max
         while count_left > 0 and bytes_left > 0:
-            offer = ledger.offer(self._now())
+            offer = ledger.offer(now)
             if offer is None:
                 if not self._admit():
                     break
                 continue
             if offer.first >= self.partition.high_watermark:  # a new leader that does not know yet how far it goes
                 break
-            count, size = self._take_offer(offer, want, taken, count_left, bytes_left)
+            count, size = self._take_offer(offer, want, taken, now, count_left, bytes_left)
             count_left -= count
             bytes_left -= size
         # Not whenever something is left: those who may not have it would wake one another for ever.
         self._go_on(wakes=has_more or bool(taken.deliveries))
         return taken
 
-    def _take_offer(self, offer: Offer, want: Want, taken: Taken, count_left: int, bytes_left: int) -> tuple[int, int]:
-        """How many messages and bytes it came to; something of the offer is gone from the ledger in any case."""
-        now = self._now()
+    def _take_offer(
+        self, offer: Offer, want: Want, taken: Taken, now: Instant, count_left: int, bytes_left: int
+    ) -> tuple[int, int]:
+        """How many messages and bytes it came to; all that were left where the next batch is too large for them.
+        Else something of the offer is gone from the ledger in any case."""
         ledger = self._ledger
-        data = self.partition.read(Offset(offer.first), bytes_max=bytes_left).data
+        further = min(count_left, offer.last - offer.first + 1) - 1
+        bytes_max = min(bytes_left, 1 + further * READ_BYTES_A_MESSAGE)
+        data = self.partition.read(Offset(offer.first), bytes_max=bytes_max).data
         count = size = 0
         for position, header in _batches(data):
             first, last = max(offer.first, header.base_offset), min(offer.last, header.last_offset)
-            if first > last or count >= count_left or (size and size + header.size > bytes_left):
+            if first > last or count >= count_left:
                 break
+            more = 0 if header.base_offset in taken.batches else header.size
+            if taken.batches and size + more > bytes_left:
+                return count, bytes_left
             if header.is_control or header.record_count == 0:
                 ledger.skip(first, last)
                 continue
@@ -216,7 +232,7 @@ class QueuePartition:
                 count += run_last - run_first + 1
             if runs:
                 taken.batches[header.base_offset] = data[position : position + header.size]
-                size += header.size
+                size += more
         return count, size
 
     def _expired(self, data: memoryview, position: int, header: BatchHeader, first: int, last: int) -> list[int]:
@@ -344,23 +360,50 @@ class QueuePartition:
     async def keep(self, *, is_new: bool = False) -> None:
         """Returns when all that happened so far is kept, and was this broker's to decide.
 
-        What one caller did may have gone with the document of another; so who has nothing to send waits for the last.
+        One document is under way at a time, and what happens meanwhile goes with the next, whoever did it. What one
+        caller did may have gone with the document of another; so who has nothing to send waits for that.
         """
         if self.failure is not None:
             raise self.failure
-        changes = self._ledger.take_changes()
-        if changes or is_new:
-            self._keeping = asyncio.get_running_loop().create_task(self._send(changes))
-            self._keeping.add_done_callback(_retrieve)
-        if self._keeping is not None:
-            # A caller that hangs up takes nothing back: others depend on the same document, and on knowing its fate.
-            await asyncio.shield(self._keeping)
+        waiting = self._sent
+        if is_new or self._ledger.has_changes or (waiting is None and self._unsent):
+            waiting = self._unsent
+        if waiting is not None:
+            loop = asyncio.get_running_loop()
+            # Its own: a caller that hangs up takes nothing back, since others depend on the same document.
+            waiter = loop.create_future()
+            waiting.append(waiter)
+            if self._sending is None:
+                self._sending = loop.create_task(self._send_all())
+            await waiter
         self.partition.require_leader()
 
+    async def _send_all(self) -> None:
+        while self._unsent:
+            sent, self._sent, self._unsent = self._unsent, self._unsent, []
+            failure: Exception | None = self.failure
+            try:
+                if failure is None:
+                    await self._send(self._ledger.take_changes())
+            except Exception as error:  # whatever it was, nobody is left waiting for ever
+                failure = error
+                self.end(CoordinatorUnavailable(f"{self._key} could not be kept; ask again"))
+            self._sent = None
+            for waiter in sent:
+                if waiter.done():
+                    continue
+                if failure is None:
+                    waiter.set_result(None)
+                else:
+                    waiter.set_exception(failure)
+        self._sending = None
+
     def _send(self, changes: list[Change]) -> Coroutine[Any, Any, None]:
-        """At once, so that documents are sent in the order of what they tell; it is awaited later."""
+        """It is encoded at once, and awaited later."""
         ledger = self._ledger
-        is_whole = self._since_whole >= WHOLE_EVERY or self._bytes_since_whole >= WHOLE_BYTES
+        is_whole = (
+            self._since_whole >= WHOLE_EVERY or self._bytes_since_whole >= WHOLE_BYTES or len(changes) >= WHOLE_CHANGES
+        )
         document = encode_whole(ledger) if is_whole else encode(ledger, changes)
         self._since_whole = 0 if is_whole else self._since_whole + 1
         self._bytes_since_whole = 0 if is_whole else self._bytes_since_whole + len(document)
@@ -392,13 +435,18 @@ class QueuePartition:
             self._wake()
         if self._ledger.doomed_count and self._burying is None:
             self._burying = asyncio.get_running_loop().create_task(self._bury())
+        self._set_timer()
+
+    def _set_timer(self) -> None:
+        """One that rings before it has to is left alone: it is set anew then. Most leases are settled in time."""
+        due_ms = self._ledger.next_deadline
+        if due_ms is None or (self._timer is not None and self._timer_ms <= due_ms):
+            return
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
-        due = self._ledger.next_deadline
-        if due is not None:
-            wait_seconds = max(0, due - self._shared.clock.monotonic_ms()) / 1000
-            self._timer = asyncio.get_running_loop().call_later(wait_seconds, self._on_timer)
+        wait_seconds = max(0, due_ms - self._shared.clock.monotonic_ms()) / 1000
+        self._timer = asyncio.get_running_loop().call_later(wait_seconds, self._on_timer)
+        self._timer_ms = due_ms
 
     def _on_timer(self) -> None:
         self._timer = None
@@ -479,12 +527,6 @@ def parked_runs(partition: Partition, first: int, end: int) -> Iterator[tuple[in
         at = part.next_offset
 
 
-def _retrieve(keeping: "asyncio.Task[None]") -> None:
-    """Whoever waits is told what went wrong; where nobody does, it has been noted as the end."""
-    if not keeping.cancelled():
-        keeping.exception()
-
-
 def _batches(data: memoryview) -> Iterator[tuple[int, BatchHeader]]:
     """Position and header of each; the log has checked them."""
     position = 0
@@ -496,6 +538,8 @@ def _batches(data: memoryview) -> Iterator[tuple[int, BatchHeader]]:
 
 def _between(first: int, last: int, gone: Collection[int]) -> list[tuple[int, int]]:
     """The runs that are left."""
+    if not gone:
+        return [(first, last)]
     runs, at = [], first
     for offset in sorted(gone):
         if offset > at:

@@ -15,6 +15,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 from crc32c import crc32c
@@ -51,6 +52,8 @@ TRY_SECONDS: Final = 1.5
 PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX = 0.02, 0.5
 REQUEST_BYTES_MAX: Final = MIB
 """Asked in one go; one document may be larger."""
+KEYS_REMEMBERED: Final = 1_000
+"""Whose places need not be worked out again."""
 
 AskLeader = Callable[[int, int, Sequence[Request], float], Awaitable[list[Answer] | None]]
 """Asks the broker that leads a partition; None where it has no answer, or none came by a time. Raises nothing."""
@@ -217,10 +220,10 @@ class States:
         return len(self._metadata.image.topics[STATES].partitions)
 
     def _partition_of(self, key: StateKey) -> int:
-        if not self._has_place:
+        place = self._metadata.image.topics.get(STATES)
+        if place is None:
             raise CoordinatorUnavailable(f"{STATES} is gone; load {key} again")
-        name = f"{key.group}\0{key.topic_id.hex()}\0{key.partition}"
-        return int(crc32c(name.encode("utf-8", "surrogatepass"))) % self._partition_count
+        return _number_of(key) % len(place.partitions)
 
     def _has_topic(self, topic_id: bytes) -> bool:
         return topic_id in self._metadata.image.topics_by_id
@@ -309,6 +312,12 @@ class States:
         for shard in self._shards.values():
             shard.close()
         self._shards.clear()
+
+
+@lru_cache(KEYS_REMEMBERED)
+def _number_of(key: StateKey) -> int:
+    name = f"{key.group}\0{key.topic_id.hex()}\0{key.partition}"
+    return int(crc32c(name.encode("utf-8", "surrogatepass")))
 
 
 def _refusal(

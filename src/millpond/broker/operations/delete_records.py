@@ -8,9 +8,11 @@ from millpond.broker.drivers.partition import Partition
 from millpond.core.metadata.internal_topics import INTERNAL
 from millpond.model.errors import (
     InvalidTopicName,
+    NotLeader,
     OffsetOutOfRange,
     PolicyViolation,
     RequestTimedOut,
+    StorageError,
     UnknownTopicOrPartition,
 )
 from millpond.model.ids import Offset
@@ -34,7 +36,13 @@ async def delete_records(partition: Partition | None, before: Offset) -> Offset:
         before = end
     if not 0 <= before <= end:
         raise OffsetOutOfRange(f"offset {before} is not in {partition.at}; allowed is 0 to {end}, or -1 for all")
-    if partition.delays is not None and await partition.delays.make_way(before) < before:
-        raise RequestTimedOut(f"messages that wait in {partition.at} are not all carried on yet; ask again")
-    await partition.log.delete_before(before)
-    return partition.log.start_offset
+    log = partition.log
+    try:
+        if partition.delays is not None and await partition.delays.make_way(before) < before:
+            raise RequestTimedOut(f"messages that wait in {partition.at} are not all carried on yet; ask again")
+        await log.delete_before(before)
+    except StorageError as error:
+        if log.is_closed:  # and perhaps its files are gone: no fault of the disk
+            raise NotLeader(f"{partition.at} was deleted meanwhile, or is kept elsewhere; ask for metadata") from error
+        raise
+    return log.start_offset

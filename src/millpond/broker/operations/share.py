@@ -5,8 +5,8 @@ kept. Driven by the front doors.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from millpond.broker.drivers.queue_partition import QueuePartition, Taken, Want
 from millpond.broker.node import Node
@@ -69,14 +69,24 @@ async def _take_now(queues: Mapping[PartitionId, QueuePartition], want: Want) ->
             count = sum(delivery.last - delivery.first + 1 for delivery in taken.deliveries)
             size = sum(map(len, taken.batches.values()))
             want = want._replace(count_max=want.count_max - count, bytes_max=want.bytes_max - size)
-    held = [(each, result.queue) for each, result in got.items() if isinstance(result, Got)]
-    outcomes = await asyncio.gather(*(queue.keep() for _, queue in held), return_exceptions=True)
-    for (each, _), outcome in zip(held, outcomes, strict=True):
-        if isinstance(outcome, MillpondError):
-            got[each] = outcome
-        elif outcome is not None:
-            raise outcome
-    return got
+    held = {each: result.queue.keep() for each, result in got.items() if isinstance(result, Got)}
+    failures = await _all(held)
+    return got | {each: failure for each, failure in failures.items() if failure is not None}
+
+
+async def _all(work: Mapping[PartitionId, Coroutine[Any, Any, None]]) -> dict[PartitionId, MillpondError | None]:
+    """Side by side; one alone, as it mostly is, needs no task. What fails for one is nothing to the others."""
+    if len(work) == 1:
+        return {each: await _failure_of(alone) for each, alone in work.items()}
+    return dict(zip(work, await asyncio.gather(*map(_failure_of, work.values())), strict=True))
+
+
+async def _failure_of(work: Coroutine[Any, Any, None]) -> MillpondError | None:
+    try:
+        await work
+    except MillpondError as error:
+        return error
+    return None
 
 
 async def wait(queues: Sequence[QueuePartition], deadline: float) -> None:
@@ -103,16 +113,7 @@ async def settle(
     node: Node, group: str, holder: str, verdicts: Mapping[PartitionId, Sequence[Verdict]]
 ) -> dict[PartitionId, MillpondError | None]:
     """What was said of messages of several partitions; each partition's are taken as a whole, or refused as one."""
-    asked = list(verdicts.items())
-    outcomes = await asyncio.gather(
-        *(_settle(node, group, holder, each, said) for each, said in asked), return_exceptions=True
-    )
-    answers: dict[PartitionId, MillpondError | None] = {}
-    for (each, _), outcome in zip(asked, outcomes, strict=True):
-        if outcome is not None and not isinstance(outcome, MillpondError):
-            raise outcome
-        answers[each] = outcome
-    return answers
+    return await _all({each: _settle(node, group, holder, each, said) for each, said in verdicts.items()})
 
 
 async def _settle(node: Node, group: str, holder: str, at: PartitionId, verdicts: Sequence[Verdict]) -> None:

@@ -156,6 +156,10 @@ class Delays:
         """When to ask what is due: not before. None where nothing waits."""
         return self._wheel.next_at() if self._is_wound else None
 
+    def prepare(self, until: int, *, work_max: int) -> bool:
+        """For what is due by then, so that nothing is late because very many are due with it. Whether there is more."""
+        return self._wheel.prepare(until, work_max=work_max)
+
     def due(self, now: int, *, count_max: int) -> list[Waiting]:
         """The next messages that are due, each handed out once: what is not appended then is to be `put_back`."""
         assert self._is_wound, "nothing is due before the rows are wound"

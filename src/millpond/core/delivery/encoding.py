@@ -37,13 +37,11 @@ def encode(ledger: Ledger, changes: Iterable[Change]) -> bytes:
     runs = bytearray()
     at = 0
     for first, last, state in changes:
-        _put(runs, _zigzag(first - at))
-        _put(runs, last - first + 1)
+        _put(runs, _zigzag(first - at), last - first + 1)
         _put_state(runs, state, texts)
         at = last + 1
     head = bytearray((VERSION,))
-    for number in (ledger.start, ledger.end, ledger.producer_id + 1, ledger.next_sequence, len(texts)):
-        _put(head, number)
+    _put(head, ledger.start, ledger.end, ledger.producer_id + 1, ledger.next_sequence, len(texts))
     for text in texts:
         data = text.encode()
         _put(head, len(data))
@@ -64,24 +62,21 @@ def _put_state(out: bytearray, state: State | None, texts: dict[str, int]) -> No
             _put(out, state.attempts)
         case Leased():
             out.append(2)
-            for number in (state.attempts, state.lock_ms, texts.setdefault(state.holder, len(texts))):
-                _put(out, number)
+            _put(out, state.attempts, state.lock_ms, texts.setdefault(state.holder, len(texts)))
         case Waiting():
             out.append(3)
-            _put(out, state.attempts)
-            _put(out, state.due_wall_ms)
+            _put(out, state.attempts, state.due_wall_ms)
         case Doomed():
             out.append(4)
-            _put(out, state.attempts)
-            _put(out, _zigzag(state.sequence_shift))
-            _put(out, texts.setdefault(state.reason, len(texts)))
+            _put(out, state.attempts, _zigzag(state.sequence_shift), texts.setdefault(state.reason, len(texts)))
 
 
-def _put(out: bytearray, number: int) -> None:
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
+def _put(out: bytearray, *numbers: int) -> None:
+    for number in numbers:
+        while number > 0x7F:
+            out.append(number & 0x7F | 0x80)
+            number >>= 7
+        out.append(number)
 
 
 def _zigzag(number: int) -> int:

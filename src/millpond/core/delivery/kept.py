@@ -21,8 +21,7 @@ RECORD_BYTES = 64
 """About what a record takes beside its names and its document."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class StateKey:
+class StateKey(NamedTuple):
     kind: str
     """Of machine, such as `share` or `delays`."""
     group: str

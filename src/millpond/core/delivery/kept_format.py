@@ -23,6 +23,8 @@ Pure; docs/formats/states.md tells the same to operators. Used by broker/drivers
 cluster's door.
 """
 
+from functools import lru_cache
+from struct import Struct
 from typing import NamedTuple, assert_never
 
 from millpond.core.delivery.kept import (
@@ -47,6 +49,8 @@ from millpond.model.errors import InvalidRecord
 
 TOPIC_ID_BYTES = 16
 _VERSION = 0
+_DOCUMENT = Struct(">hhqqq")
+_KEYS_REMEMBERED = 1_000
 _TAKEN, _CHANGE, _WHOLE, _REWRITTEN = range(4)
 _LOAD, _KEEP_CHANGE, _KEEP_WHOLE, _FORGET, _FORGET_GROUP, _FIND = range(6)
 
@@ -62,7 +66,7 @@ def encode_record(record: Record) -> KeyValue:
         case Taken(_, writer):
             return KeyValue(key, _value(_TAKEN, writer).bytes())
         case Kept(_, writer, sequence, document, whole):
-            return KeyValue(key, _value(_WHOLE if whole else _CHANGE, writer).int64(sequence).bytes() + document)
+            return KeyValue(key, _document(_WHOLE if whole else _CHANGE, writer, sequence, document))
         case Rewritten(_, writer, sequence, documents):
             return KeyValue(key, _with_documents(_value(_REWRITTEN, writer).int64(sequence), documents))
         case Forgotten():
@@ -145,6 +149,7 @@ def decode_answer(data: bytes) -> Answer:
     return Answer(outcome, documents, tuple(_decode_key(key) for key in _read_documents(reader)))
 
 
+@lru_cache(_KEYS_REMEMBERED)
 def _encode_key(key: StateKey) -> bytes:
     assert len(key.topic_id) == TOPIC_ID_BYTES
     names = FieldWriter().int16(_VERSION).text(key.kind).text(key.group).bytes()
@@ -161,6 +166,11 @@ def _decode_key(data: bytes) -> StateKey:
 
 def _value(what: int, writer: Writer) -> FieldWriter:
     return FieldWriter().int16(_VERSION).int16(what).int64(writer.epoch).int64(writer.session)
+
+
+def _document(what: int, writer: Writer, sequence: int, document: bytes) -> bytes:
+    """As one that is written for every delivery."""
+    return _DOCUMENT.pack(_VERSION, what, *writer, sequence) + document
 
 
 def _named(what: int, key: StateKey) -> FieldWriter:

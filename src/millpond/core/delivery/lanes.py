@@ -27,7 +27,8 @@ class Offer(NamedTuple):
 class Lanes:
     def __init__(self, settings: DeliverySettings) -> None:
         self._settings = settings
-        self._runs: dict[Lane, Runs[None]] = {lane: Runs() for lane in LANES}
+        self._runs: tuple[Runs[None], ...] = tuple(Runs() for _ in LANES)
+        """By lane."""
         self._credit = dict(WEIGHTS)
         self._marked: list[int] = []
         self._marks_ms: list[int] = []
@@ -35,29 +36,29 @@ class Lanes:
 
     @property
     def size(self) -> int:
-        return sum(runs.size for runs in self._runs.values())
+        high, normal, low = self._runs
+        return high.size + normal.size + low.size
 
     @property
     def runs(self) -> int:
-        return sum(len(runs) for runs in self._runs.values())
+        return sum(len(runs) for runs in self._runs)
 
     def depth(self, lane: Lane) -> int:
         return self._runs[lane].size
 
     def size_within(self, first: int, last: int) -> int:
-        return sum(len(run) for runs in self._runs.values() for run in runs.overlapping(first, last))
+        return sum(len(run) for runs in self._runs for run in runs.overlapping(first, last))
 
     @property
     def first(self) -> int | None:
         """The lowest offset of all."""
-        firsts = [run.first for runs in self._runs.values() if (run := runs.first) is not None]
-        return min(firsts, default=None)
+        return min((lowest for runs in self._runs if (lowest := runs.lowest) is not None), default=None)
 
     def add(self, first: int, last: int, lane: Lane) -> None:
         self._runs[lane].set(first, last, None)
 
     def remove(self, first: int, last: int) -> None:
-        for runs in self._runs.values():
+        for runs in self._runs:
             if runs.size:
                 runs.clear(first, last)
 
@@ -103,9 +104,9 @@ class Lanes:
         return next(lane for lane in filled if self._credit[lane] > 0)
 
     def _first_offset(self, lane: Lane) -> int:
-        run = self._runs[lane].first
-        assert run is not None
-        return run.first
+        lowest = self._runs[lane].lowest
+        assert lowest is not None
+        return lowest
 
     def _written(self, offset: int) -> int:
         index = bisect_right(self._marked, offset) - 1

@@ -119,8 +119,8 @@ class Ledger:
     @property
     def start(self) -> int:
         """Everything below is done."""
-        run = self._open.first
-        return self.end if run is None else run.first
+        lowest = self._open.lowest
+        return self.end if lowest is None else lowest
 
     @property
     def ready(self) -> int:
@@ -158,6 +158,10 @@ class Ledger:
 
     def open_runs(self) -> Iterator[Run[State]]:
         return iter(self._open)
+
+    @property
+    def has_changes(self) -> bool:
+        return bool(self._changes)
 
     def take_changes(self) -> list[Change]:
         changes, self._changes = self._changes, []
@@ -417,9 +421,10 @@ class Ledger:
     def _replace(self, first: int, last: int, state: State | None) -> None:
         if first > self.end:  # what was passed over is not done
             self._replace(self.end, first - 1, Ready(0))
+        if first < self.end:
+            for run in self._open.overlapping(first, last):
+                self._note_left(run)
         self.end = max(self.end, last + 1)
-        for run in self._open.overlapping(first, last):
-            self._note_left(run)
         if state is None:
             self._open.clear(first, last)
         else:

@@ -42,6 +42,11 @@ class Runs(Generic[Value]):
         return f"Runs({', '.join(f'{first}-{last}: {value}' for first, last, value in self)})"
 
     @property
+    def lowest(self) -> int | None:
+        """The first offset of all."""
+        return self._firsts[0] if self._firsts else None
+
+    @property
     def first(self) -> Run[Value] | None:
         return Run(self._firsts[0], self._lasts[0], self._values[0]) if self._firsts else None
 
@@ -64,7 +69,7 @@ class Runs(Generic[Value]):
 
     def set(self, first: int, last: int, value: Value) -> None:
         """Whatever was there before."""
-        if self._lasts and self._lasts[-1] < first:  # behind all others, as messages come
+        if not self._lasts or self._lasts[-1] < first:  # behind all others, as messages come
             self._append(first, last, value)
             return
         self.clear(first, last)
@@ -86,7 +91,7 @@ class Runs(Generic[Value]):
 
     def _append(self, first: int, last: int, value: Value) -> None:
         self.size += last - first + 1
-        if self._lasts[-1] == first - 1 and self._values[-1] == value:
+        if self._lasts and self._lasts[-1] == first - 1 and self._values[-1] == value:
             self._lasts[-1] = last
         else:
             self._firsts.append(first)
@@ -97,13 +102,24 @@ class Runs(Generic[Value]):
         begin, end = self._touched(first, last)
         if begin == end:
             return
-        self.size -= sum(len(run) for run in self.overlapping(first, last))
-        head = (self._firsts[begin], first - 1, self._values[begin]) if self._firsts[begin] < first else None
-        tail = (last + 1, self._lasts[end - 1], self._values[end - 1]) if self._lasts[end - 1] > last else None
-        kept = [each for each in (head, tail) if each is not None]
-        self._firsts[begin:end] = [each[0] for each in kept]
-        self._lasts[begin:end] = [each[1] for each in kept]
-        self._values[begin:end] = [each[2] for each in kept]
+        firsts, lasts, values = self._firsts, self._lasts, self._values
+        low, high = firsts[begin], lasts[end - 1]
+        self.size -= sum(lasts[begin:end]) - sum(firsts[begin:end]) + end - begin
+        if high > last:  # the tail of the last one stays
+            end -= 1
+            if low < first and begin == end:  # and its head, too: it becomes two
+                firsts.insert(begin, low)
+                lasts.insert(begin, high)
+                values.insert(begin, values[begin])
+                end += 1
+            firsts[end] = last + 1
+            self.size += high - last
+        if low < first:  # the head of the first one stays
+            lasts[begin] = first - 1
+            begin += 1
+            self.size += first - low
+        if begin < end:
+            self._remove(begin, end)
 
     def _touched(self, first: int, last: int) -> tuple[int, int]:
         """Indexes of the runs that overlap, as a half-open range."""

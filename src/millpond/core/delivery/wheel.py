@@ -3,6 +3,8 @@
 A moment is a number of milliseconds, read as digits to the base of 64. A key lies on the level of the highest digit
 in which its moment differs from the wheel's own, in the slot of that digit. When the wheel comes to a slot, its keys
 are due or fall to a lower level; so each is looked at once for each digit, at most, and what is empty costs nothing.
+A slot of a high level may hold very many, and whatever is due first is somewhere among them. So slots that come soon
+are prepared, a little at a time: keys are sorted into parts, which become the slots of the lower level as they are.
 
 What lies far ahead is two numbers in an array, 16 bytes. A key that is cancelled stays where it is until the wheel
 comes by, or until more than half of all that is there is cancelled.
@@ -37,11 +39,42 @@ FIRST: Final = Due(-1, -1)
 
 
 class _Slot:
-    __slots__ = ("keys", "moments")
+    __slots__ = ("keys", "moments", "parts")
 
     def __init__(self) -> None:
         self.moments = array("q")
         self.keys = array("q")
+        self.parts: dict[int, _Slot] = {}
+        """Those that are prepared, by the digit that they have on the lower level; they are not among the keys."""
+
+    def add(self, key: int, at: int) -> None:
+        self.moments.append(at)
+        self.keys.append(key)
+
+    def take(self, count: int) -> Iterator[tuple[int, int]]:
+        """So many that are not prepared: moments and keys."""
+        left = len(self.keys) - count
+        moments, keys = self.moments[left:], self.keys[left:]
+        del self.moments[left:], self.keys[left:]
+        return zip(moments, keys, strict=True)
+
+    def prepare(self, level: int, work_max: int) -> int:
+        """Sorts keys into parts, and then those of the first part likewise, which comes as soon as the slot itself."""
+        count = min(len(self.keys), work_max)
+        shift, parts = DIGIT_BITS * (level - 1), self.parts
+        for at, key in self.take(count):
+            part = parts.get(digit := at >> shift & _DIGIT_MASK)
+            if part is None:
+                part = parts[digit] = _Slot()
+            part.add(key, at)
+        if count < work_max and level > 1 and 0 in parts:
+            count += parts[0].prepare(level - 1, work_max - count)
+        return count
+
+    def dues(self) -> Iterator[Due]:
+        yield from map(Due, self.moments, self.keys)
+        for part in self.parts.values():
+            yield from part.dues()
 
 
 class TimerWheel:
@@ -104,8 +137,7 @@ class TimerWheel:
                 self._now = now
                 break
             self._now, level, digit = ahead
-            self._falling = self._levels[level].pop(digit)
-            self._masks[level] &= ~(1 << digit)
+            self._come_to(level, digit)
         self._count -= len(found)
         if self._cancelled:
             stale = self._cancelled.intersection(found)
@@ -113,6 +145,19 @@ class TimerWheel:
             found = [each for each in found if each not in stale]
         found.sort()
         return found
+
+    def prepare(self, until: int, *, work_max: int) -> bool:
+        """Of the slots that begin by then, the next of each level; so many keys. Whether there is more to do."""
+        for level in range(1, LEVELS):
+            if not self._masks[level]:
+                continue
+            begins, digit = self._next_of(level)
+            if begins > until:
+                return False  # and so do those of higher levels
+            work_max -= self._levels[level][digit].prepare(level, work_max)
+            if work_max <= 0:
+                return True
+        return False
 
     def first(self, count: int, *, after: Due = FIRST) -> list[Due]:
         """The next that come due behind `after`, in order. Looks only into as many slots as it takes."""
@@ -142,25 +187,44 @@ class TimerWheel:
         if slot is None:
             slot = self._levels[level][digit] = _Slot()
             self._masks[level] |= 1 << digit
-        slot.moments.append(at)
-        slot.keys.append(key)
+        slot.add(key, at)
 
     def _next_slot(self) -> tuple[int, int, int] | None:
         """When it comes, its level and its digit. All that is on a lower level comes before what is on a higher."""
         for level, mask in enumerate(self._masks):
             if mask:
-                digit = (mask & -mask).bit_length() - 1
-                above = DIGIT_BITS * (level + 1)
-                return (self._now >> above << above | digit << DIGIT_BITS * level), level, digit
+                begins, digit = self._next_of(level)
+                return begins, level, digit
         return None
+
+    def _next_of(self, level: int) -> tuple[int, int]:
+        """When the next slot of a level comes that holds anything, and its digit."""
+        mask = self._masks[level]
+        digit = (mask & -mask).bit_length() - 1
+        above = DIGIT_BITS * (level + 1)
+        return self._now >> above << above | digit << DIGIT_BITS * level, digit
+
+    def _come_to(self, level: int, digit: int) -> None:
+        """Nothing is on lower levels any more. Parts go there as they are, but for the first: the wheel stands at it,
+        and so its own parts go one level further down."""
+        slot = self._falling = self._levels[level].pop(digit)
+        self._masks[level] &= ~(1 << digit)
+        parts, slot.parts = slot.parts, {}
+        while parts:
+            level -= 1
+            first = parts.pop(0, None)
+            self._levels[level] = parts
+            self._masks[level] = sum(1 << each for each in parts)
+            if first is None:
+                return
+            slot.moments += first.moments
+            slot.keys += first.keys
+            parts = first.parts
 
     def _fall(self, work_max: int, found: list[Due]) -> int:
         """Of the slot that the wheel stands at the first moment of. How many keys were looked at."""
-        slot = self._falling
-        count = min(len(slot.keys), work_max)
-        moments, keys = slot.moments[-count:], slot.keys[-count:]
-        del slot.moments[-count:], slot.keys[-count:]
-        for at, key in zip(moments, keys, strict=True):
+        count = min(len(self._falling.keys), work_max)
+        for at, key in self._falling.take(count):
             if at <= self._now:
                 found.append(Due(at, key))
             else:
@@ -175,14 +239,14 @@ class TimerWheel:
         yield self._behind
         for level in self._levels:
             for digit in sorted(level):
-                yield map(Due, level[digit].moments, level[digit].keys)
+                yield level[digit].dues()
 
     def _all(self) -> Iterator[Due]:
         yield from self._behind
         for level in self._levels:
             for slot in level.values():
-                yield from map(Due, slot.moments, slot.keys)
-        yield from map(Due, self._falling.moments, self._falling.keys)
+                yield from slot.dues()
+        yield from self._falling.dues()
 
     def _sweep(self) -> None:
         live = list(self)

@@ -6,6 +6,7 @@ the connection ends, so does the session, and what the member had is for others 
 Version notes: 2 may ask for no more than so many records, and may renew leases.
 """
 
+import asyncio
 from collections.abc import Awaitable
 
 from millpond.api.kafka.context import Context
@@ -44,10 +45,11 @@ def answer(
 
 async def _answer(node: Node, request: ShareFetchRequest, session: Session, said: Said) -> ShareFetchResponse:
     group, holder = session.member
-    settled = await share.settle(node, group, holder, said.verdicts) | said.refused
     lock_ms = node.queues.config(group).lock_ms
+    settling = share.settle(node, group, holder, said.verdicts)
     results: dict[PartitionId, share.Result] = {}
     if request.share_session_epoch == CLOSING:
+        settled = await settling
         close_session(node, session)
     elif request.max_records > 0 and request.max_bytes > 0 and not request.is_renew_ack:
         want = Want(
@@ -57,8 +59,12 @@ async def _answer(node: Node, request: ShareFetchRequest, session: Session, said
             lock_ms=lock_ms,
             whole_batches=request.share_acquire_mode != RECORD_LIMIT,
         )
-        wait_ms = 0 if settled else request.max_wait_ms
-        results = await share.take(node, group, session.in_turn(), want, wait_ms=wait_ms)
+        taking = share.take(node, group, session.in_turn(), want, wait_ms=0 if said else request.max_wait_ms)
+        # Side by side, in this order: so both are kept together.
+        settled, results = await asyncio.gather(settling, taking) if said.verdicts else (await settling, await taking)
+    else:
+        settled = await settling
+    settled |= said.refused
     parts = [_partition(each, results.get(each), settled.get(each)) for each in settled | results]
     topics: dict[bytes, list[PartitionData]] = {}
     for each, part in zip(settled | results, parts, strict=True):
