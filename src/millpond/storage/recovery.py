@@ -30,6 +30,7 @@ from millpond.storage.names import (
     LOG,
     PRODUCERS,
     UNFINISHED,
+    UNFOUNDED,
     offset_file,
     offsets_of,
 )
@@ -153,7 +154,7 @@ class Recovery:
     def _remove_unfinished(self) -> list[str]:
         names = self._filesystem.list(self._directory)
         for name in names:
-            if name.endswith(UNFINISHED):
+            if name.endswith(UNFINISHED) or name == UNFOUNDED:
                 self._filesystem.remove(f"{self._directory}/{name}")
         return names
 

@@ -22,7 +22,7 @@ from millpond.model.ids import LeaderEpoch, Offset, TopicPartition
 from millpond.model.ports import Clock, Filesystem
 from millpond.storage.checkpoints import make_directory, write_document
 from millpond.storage.facts import StorageFacts
-from millpond.storage.founding import owner_of
+from millpond.storage.founding import is_unfounded, owner_of
 from millpond.storage.log import Log
 from millpond.storage.names import TOPIC_ID, partition_directory
 from millpond.storage.opening import REMOVED, open_or_begin, put_aside
@@ -246,7 +246,9 @@ class PartitionTable:
                 name = partition_directory(TopicPartition(topic.name, number))
                 if name in found and self._node_id not in facts.replicas:
                     directory = f"{self.data_directory}/{name}"
-                    if owner_of(self._filesystem, directory) == topic.topic_id.hex():
+                    if owner_of(self._filesystem, directory) == topic.topic_id.hex() or is_unfounded(
+                        self._filesystem, directory
+                    ):
                         self._put_aside(directory, topic.topic_id)
 
     def _put_aside(self, log_directory: str, topic_id: bytes) -> None:
