@@ -82,6 +82,17 @@ async def test_a_full_disk_can_be_tried_again_when_there_is_room(disk: SimDisk) 
     assert values_of(opened(disk)) == [b"first"]
 
 
+@simulated
+async def test_a_flush_that_finds_the_disk_full_says_so_and_can_be_tried_again(disk: SimDisk) -> None:
+    log = opened(disk)
+    disk.fail("create", error=errno.ENOSPC)
+    with pytest.raises(DiskFull):
+        await log.flush()
+    await log.flush()
+    await log.wait_kept(append(log, b"first"))
+    assert values_of(log) == [b"first"]
+
+
 @pytest.mark.parametrize("flush", Flush)
 @simulated
 async def test_whoever_is_told_of_the_first_batch_finds_the_log_after_a_power_cut(disk: SimDisk, flush: Flush) -> None:

@@ -200,6 +200,7 @@ class Log:
 
     async def begin_epoch(self, epoch: LeaderEpoch) -> None:
         """Before the first append of a new leader, for whoever does not want that one to wait for the disk."""
+        assert not self.is_planned, "a log is made on the loop"
         async with self.commit.turn:
             self._require_open()
             await self.off_loop(lambda: self._begin_epoch(epoch, self.next_offset))
@@ -307,7 +308,10 @@ class Log:
         # After a failed sync the next one succeeds without having written what the failed one dropped.
         self._require_open()
         if self.is_planned:
-            self._make(self.epochs)
+            try:
+                self._make(self.epochs)
+            except OSError as error:
+                raise self.explain(error) from error
         self._syncing_to = self.next_offset
         rolled, self.rolled = self.rolled, []
         active = self.segments.active

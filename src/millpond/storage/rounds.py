@@ -82,11 +82,11 @@ class SyncRound:
                 file.sync()
             if self._rolled:
                 log.filesystem.sync_directory(log.directory)
+            self._took_ns = time.perf_counter_ns() - began_ns
             if self._founding is not None and not log.is_closed:
                 self._founding.sync()
         except OSError as error:
             raise log.refuse(error) from error
-        self._took_ns = time.perf_counter_ns() - began_ns
         if (self._rolled or self._growing) and not log.is_closed:
             with suppress(OSError):
                 self._write_documents(log)

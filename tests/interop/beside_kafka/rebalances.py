@@ -1,5 +1,6 @@
 """`python -m tests.interop.beside_kafka.rebalances [ROUNDS]`: how long a member's going and coming takes a group, with
-both brokers, each with its own defaults, and the same clients.
+both brokers and the same clients. Both have their own defaults, but for the time that an empty group gathers: where
+that is long, members have rested before the first one goes, and librdkafka joins at most once a second.
 
 Kafka is fetched by `make peers`; where it is not here, this says so and ends with 3. Times are printed, never judged.
 """
@@ -30,6 +31,7 @@ from tests.interop.foreign_client import ForeignClient, ForeignMember
 from tests.interop.test_rebalance import PROTOCOLS
 
 ROUNDS = 3
+GATHERING = {"group.initial.rebalance.delay.ms": "100"}
 CACHE = Path(".pytest_cache") / "d"
 
 
@@ -106,7 +108,7 @@ def main() -> int:
         with running_broker(Path(directory) / "millpond") as millpond:
             measure(At(millpond.address), rounds, found)
         (Path(directory) / "kafka").mkdir()
-        kafka = RunningKafka(Path(directory) / "kafka", heap=SMALL_HEAP)
+        kafka = RunningKafka(Path(directory) / "kafka", GATHERING, SMALL_HEAP)
         try:
             kafka.process.wait_for(lambda: answers(kafka.port))
             wait_for_coordinators(kafka.port)
