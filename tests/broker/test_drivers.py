@@ -14,7 +14,7 @@ from millpond.core.groups.offsets import CommitOffsets, FetchOffsets, OffsetToCo
 from millpond.core.groups.records import OffsetCommitted
 from millpond.core.groups.stores import OffsetChange, OffsetStore
 from millpond.core.metadata.controller import NewTopic, TopicToDelete, create_topics, delete_topics
-from millpond.model.errors import InvalidRecord, InvalidSetting
+from millpond.model.errors import DiskFailed, InvalidRecord, InvalidSetting
 from millpond.model.ids import Offset, TimestampMs, TopicPartition
 from millpond.protocol.records import NewRecord, encode_batch, encode_values
 from millpond.testing import SimDisk, Simulation, simulate
@@ -70,6 +70,50 @@ async def append(broker: Broker, topic: str, value: bytes) -> int:
     appended = partition.append(bytearray(encode_values([value], timestamp=TimestampMs(1))))
     await partition.wait_visible(appended)
     return appended.base_offset
+
+
+@on_a_simulated_disk
+async def test_a_topic_that_nobody_uses_costs_the_disk_nothing_but_its_metadata(sim: Simulation, disk: SimDisk) -> None:
+    broker = await start(sim, disk)
+    before = disk.list("data")
+    await create(broker, "orders", partitions=1000)
+    assert disk.list("data") == before
+    assert await append(broker, "orders", b"first") == 0
+    assert disk.list("data") == sorted([*before, "orders-0"])
+    await delete(broker, "orders")
+    await broker.stop()
+
+
+@on_a_simulated_disk
+async def test_a_topic_created_anew_finds_nothing_of_the_old_one(sim: Simulation, disk: SimDisk) -> None:
+    broker = await start(sim, disk)
+    for number in range(3):
+        await create(broker, "orders")
+        assert await append(broker, "orders", b"%d" % number) == 0
+        await delete(broker, "orders")
+    await create(broker, "orders")
+    disk.end_process()
+    broker = await start(sim, disk)
+    assert await append(broker, "orders", b"new") == 0
+    await broker.stop()
+
+
+@on_a_simulated_disk
+async def test_what_could_not_be_opened_is_told_until_it_can_be(sim: Simulation, disk: SimDisk) -> None:
+    told: list[BaseException] = []
+    broker = await start(sim, disk, told=told)
+    partitions = broker.node.partitions
+    disk.make_directory("data/orders-0")  # by somebody else
+    disk.fail("sync", path_pattern="data/orders-0/*", times=None)
+    await create(broker, "orders")
+    assert [type(each) for each in told] == [DiskFailed]
+    await create(broker, "another")
+    assert list(partitions.failures) == [AT]
+    disk.heal()
+    partitions.open_what_failed(broker.node.image)
+    assert partitions.failures == {}
+    assert await append(broker, "orders", b"first") == 0
+    await broker.stop()
 
 
 @on_a_simulated_disk

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from tests.interop.broker_process import BrokerProcess
+from tests.interop.confluent import Reachable
 from tests.interop.flowing_group import ASSIGNED, LOST, REVOKED, Flow, Move, Story, seconds_until_shared, wait_read
 
 PARTITIONS = 6
@@ -56,7 +56,7 @@ class ComingsAndGoings:
         )
 
 
-def come_and_go(broker: BrokerProcess, topic: str, join: Callable[[str, Story], Leaver]) -> ComingsAndGoings:
+def come_and_go(broker: Reachable, topic: str, join: Callable[[str, Story], Leaver]) -> ComingsAndGoings:
     """`topic` has six partitions; `join` makes a member of the given name."""
     story = Story()
     flow = Flow(broker, topic, partitions=PARTITIONS)

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from tests.interop.broker_process import BrokerProcess
-from tests.interop.confluent import new_consumer, new_producer
+from tests.interop.confluent import Reachable, new_consumer, new_producer
 from tests.interop.facts import FACT_SECONDS_MAX, until
 
 ASSIGNED, REVOKED, LOST = "assigned", "revoked", "lost"
@@ -54,7 +53,7 @@ class Story:
 
 
 class Member:
-    def __init__(self, broker: BrokerProcess, name: str, topic: str, story: Story, **settings: object) -> None:
+    def __init__(self, broker: Reachable, name: str, topic: str, story: Story, **settings: object) -> None:
         self.name = name
         self._topic = topic
         self._story = story
@@ -123,7 +122,7 @@ def _value(message: Message) -> bytes:
 class Flow:
     """Numbered messages over all partitions, until it is told to stop; every one acknowledged."""
 
-    def __init__(self, broker: BrokerProcess, topic: str, *, partitions: int) -> None:
+    def __init__(self, broker: Reachable, topic: str, *, partitions: int) -> None:
         self._producer = new_producer(broker, enable_idempotence=True)
         self._topic = topic
         self._partitions = partitions

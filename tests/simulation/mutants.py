@@ -12,7 +12,7 @@ import pytest
 from millpond.model.errors import DiskFailed
 from millpond.model.ids import Offset
 from millpond.model.ports import Filesystem
-from millpond.storage import checkpoints, index, log, recovery, rounds, scan, segment
+from millpond.storage import checkpoints, forgetting, index, log, recovery, rounds, scan, segment
 from millpond.storage.commit import Ended, GroupCommit
 from millpond.storage.index import SparseIndex
 from millpond.storage.log import Appended, Log
@@ -181,10 +181,10 @@ def note_the_checkpoint_before_the_sync(patch: pytest.MonkeyPatch) -> None:
 
 
 def remove_before_the_start_is_durable(patch: pytest.MonkeyPatch) -> None:
-    async def move_start(self: Log, offset: Offset) -> None:
-        self.start_offset = max(self.start_offset, offset)
+    async def move_start(log: Log, offset: Offset) -> None:
+        log.start_offset = max(log.start_offset, offset)
 
-    patch.setattr(Log, "_move_start", move_start)
+    patch.setattr(forgetting, "move_start", move_start)
 
 
 MUTANTS: tuple[Mutant, ...] = (

@@ -125,9 +125,12 @@ class Parts:
             await self.metadata.wait_progress()
         if self.cluster is not None and self.cluster.finder is not None:
             self.cluster.finder.settle()
-        self.metadata.listen(self.partitions.follow)
-        self.partitions.follow(EMPTY, self.metadata.image)
+        image = self.metadata.image
+        await self.partitions.open_logs(image)
+        self.partitions.follow(EMPTY, image)
         self.partitions.require_all()
+        self.partitions.follow(image, self.metadata.image)  # what has changed meanwhile
+        self.metadata.listen(self.partitions.follow)
 
     async def register(self, endpoints: tuple[Endpoint, ...], founders: Collection[int]) -> None:
         """However long it takes: without a majority there is nothing to serve."""

@@ -32,9 +32,22 @@ def make_directory(filesystem: Filesystem, path: str) -> None:
 
 def write_document(filesystem: Filesystem, directory: str, name: str, content: object) -> None:
     """Durable when it returns."""
+    replace_file(filesystem, directory, name, _chunks(content))
+
+
+def begin_document(filesystem: Filesystem, directory: str, name: str, content: object) -> None:
+    """Where there is none, or none that counts. Waits for nothing, so a power cut may leave any part of it."""
+    file = filesystem.open(f"{directory}/{name}", create=True)
+    try:
+        file.truncate(0)
+        file.write(0, _chunks(content))
+    finally:
+        file.close()
+
+
+def _chunks(content: object) -> tuple[bytes, bytes, bytes]:
     body = json.dumps(content, separators=(",", ":")).encode()
-    head = f"millpond {_VERSION} {crc32c(body):08x}\n".encode()
-    replace_file(filesystem, directory, name, (head, body, b"\n"))
+    return f"millpond {_VERSION} {crc32c(body):08x}\n".encode(), body, b"\n"
 
 
 def replace_file(filesystem: Filesystem, directory: str, name: str, chunks: Sequence[Buffer]) -> None:

@@ -36,12 +36,14 @@ from millpond.storage.commit import Ended, GroupCommit
 from millpond.storage.compacting import compact_once
 from millpond.storage.epochs import LeaderEpochs
 from millpond.storage.facts import StorageFacts
+from millpond.storage.forgetting import forget_before
+from millpond.storage.founding import Founding
 from millpond.storage.names import CLEAN_SHUTDOWN, LEADER_EPOCHS
 from millpond.storage.producers import ProducerStates
-from millpond.storage.recovery import RecoveryReport, recover
+from millpond.storage.recovery import Recovery, RecoveryReport, recover
 from millpond.storage.retention import SegmentFacts, expired_segments
 from millpond.storage.rounds import Growing, Rolled, SyncRound
-from millpond.storage.segment import Segment, Slice
+from millpond.storage.segment import Slice
 from millpond.storage.settings import Flush, LogSettings
 from millpond.storage.snapshots import remove_old_snapshots, remove_snapshots_beyond, restore_producers, write_snapshot
 
@@ -60,11 +62,12 @@ class Appended(NamedTuple):
 
 
 class Log:
-    def __init__(self, filesystem: Filesystem, directory: str, settings: LogSettings, facts: StorageFacts) -> None:
-        """Use `Log.open`."""
-        recovery = recover(filesystem, directory, settings)
-        self.directory = directory
-        self.name = directory.rpartition("/")[2]
+    def __init__(
+        self, recovery: Recovery, settings: LogSettings, facts: StorageFacts, founding: Founding | None = None
+    ) -> None:
+        """Use `Log.open`, or opening.py."""
+        self.filesystem, self.directory = recovery.segments.filesystem, recovery.segments.directory
+        self.name = self.directory.rpartition("/")[2]
         """As clients may be told."""
         self.facts_of_all = facts
         self.appended_bytes = self.appended_batches = 0
@@ -81,7 +84,8 @@ class Log:
         self.durable_offset = self.next_offset
         self.on_durable: Callable[[], None] | None = None
         """Called on the loop when `durable_offset` has moved, before those who waited for it go on."""
-        self.filesystem = filesystem
+        self.founding = founding
+        """None once it is certain that a power cut leaves the log and its owner's name."""
         self.checkpoint = recovery.checkpoint
         self.segments = recovery.segments
         self._checkpoint_at = self.segments.active.size + settings.checkpoint_bytes
@@ -93,7 +97,7 @@ class Log:
         self._is_compacting = False
         self.commit = GroupCommit(self._begin_round)
         self._flush_timer: asyncio.TimerHandle | None = None
-        self._rolled: list[Rolled] = []
+        self.rolled: list[Rolled] = []
         """Segments sealed since the last commit round began, oldest first."""
 
     @classmethod
@@ -111,7 +115,8 @@ class Log:
         """
         try:
             make_directory(filesystem, directory)
-            return cls(filesystem, directory, settings or LogSettings(), facts or StorageFacts())
+            settings = settings or LogSettings()
+            return cls(recover(filesystem, directory, settings), settings, facts or StorageFacts())
         except OSError as error:
             if error.errno in _FULL:
                 raise DiskFull(f"no space left to open {directory}; free some and start again") from error
@@ -195,6 +200,7 @@ class Log:
 
     async def begin_epoch(self, epoch: LeaderEpoch) -> None:
         """Before the first append of a new leader, for whoever does not want that one to wait for the disk."""
+        assert not self.is_planned, "a log is made on the loop"
         async with self.commit.turn:
             self._require_open()
             await self.off_loop(lambda: self._begin_epoch(epoch, self.next_offset))
@@ -202,8 +208,21 @@ class Log:
     def _begin_epoch(self, epoch: LeaderEpoch, start: Offset) -> None:
         """The history is on disk before the first batch of the epoch is anywhere: recovery relies on it."""
         history = self.epochs.begin(epoch, start)
-        write_document(self.filesystem, self.directory, LEADER_EPOCHS, history.pairs())
+        if self.is_planned:
+            self._make(history)
+        else:
+            write_document(self.filesystem, self.directory, LEADER_EPOCHS, history.pairs())
         self.epochs.adopt(history)
+
+    @property
+    def is_planned(self) -> bool:
+        """It has no files, and nothing was ever written to it."""
+        return self.founding is not None and not self.founding.is_made
+
+    def _make(self, history: LeaderEpochs) -> None:
+        assert self.founding is not None
+        self.founding.make(self.segments.active, self.checkpoint, history)
+        self.commit.request()  # in every flush mode: nobody is told of a log that is not founded
 
     def _after_failed_write(self, error: OSError) -> StorageError:
         """Puts the file back as it was."""
@@ -240,7 +259,7 @@ class Log:
         self._checkpoint_at = self.settings.checkpoint_bytes
         sealed.seal()
         self._active_since_ms = None
-        self._rolled.append(Rolled(sealed, self.next_offset, self.producers.snapshot()))
+        self.rolled.append(Rolled(sealed, self.next_offset, self.producers.snapshot()))
         self.commit.request()
 
     # Keeping
@@ -255,11 +274,17 @@ class Log:
 
     def is_unsynced(self, appended: Appended) -> bool:
         """Whether the flush mode's promise needs another round."""
-        return self.settings.flush is Flush.GROUP and self.durable_offset <= appended.last_offset
+        return self.kept_end <= appended.last_offset
 
     def after_sync(self, appended: Appended, ended: Ended) -> None:
         """Calls `ended` once the round that is to sync an append is over, whether it could or not."""
         self.commit.after_round(ended, covered=appended.last_offset < self._syncing_to)
+
+    @property
+    def kept_end(self) -> Offset:
+        """How far everything is as safe as the flush mode promises."""
+        is_waited_for = self.settings.flush is Flush.GROUP or self.founding is not None
+        return self.durable_offset if is_waited_for else self.next_offset
 
     async def append_and_wait(self, batch: Buffer, *, leader_epoch: LeaderEpoch) -> Appended:
         appended = self.append(batch, leader_epoch=leader_epoch)
@@ -286,8 +311,13 @@ class Log:
     def _begin_round(self) -> SyncRound:
         # After a failed sync the next one succeeds without having written what the failed one dropped.
         self._require_open()
+        if self.is_planned:
+            try:
+                self._make(self.epochs)
+            except OSError as error:
+                raise self.explain(error) from error
         self._syncing_to = self.next_offset
-        rolled, self._rolled = self._rolled, []
+        rolled, self.rolled = self.rolled, []
         active = self.segments.active
         growing = None
         if active.size >= self._checkpoint_at:
@@ -404,7 +434,7 @@ class Log:
         last.truncate(end)
         last.unseal()
         self.segments.remove(dropped)
-        self._rolled = [each for each in self._rolled if each.segment in self.segments and each.segment is not last]
+        self.rolled = [each for each in self.rolled if each.segment in self.segments and each.segment is not last]
         self.next_offset = last.next_offset
         self.durable_offset = min(self.durable_offset, self.next_offset)
         self._active_since_ms = None
@@ -429,8 +459,7 @@ class Log:
             raise OffsetOutOfRange(
                 f"offset {offset} is behind the end of {self.name}, {self.next_offset}; nothing to delete there"
             )
-        await self._move_start(offset)
-        await self._remove_forgotten()
+        await forget_before(self, offset)
 
     async def upkeep(self, *, now_ms: int, until: Offset | None = None) -> None:
         """Rolls a segment that is old enough and removes those that have had their time. Called now and then.
@@ -448,11 +477,10 @@ class Log:
         if expired == len(self.segments):
             self._roll_now()
         if expired:
-            await self._move_start(self.segments.first(expired)[-1].next_offset)
-            await self._remove_forgotten()
+            await forget_before(self, self.segments.first(expired)[-1].next_offset)
         async with self.commit.turn:
             # The further the recovery point, the less a crash has to read and write again.
-            point = self._synced_to()
+            point = self.synced_to()
             if point > self.checkpoint.recovery_point:
                 await self.off_loop(lambda: self.write_checkpoint(recovery_point=point))
 
@@ -479,52 +507,17 @@ class Log:
             self._active_since_ms = now_ms if first.max_timestamp < 0 else min(now_ms, first.max_timestamp)
         return now_ms - self._active_since_ms
 
-    async def _move_start(self, offset: Offset) -> None:
-        """What lies before the start must be durable too: else a power cut could end the log before it begins."""
-        if offset > self.durable_offset:
-            await self.flush()
-        async with self.commit.turn:
-            if self.start_offset < offset <= self.durable_offset:
-                point = self._synced_to()
-                await self.off_loop(lambda: self.write_checkpoint(start_offset=offset, recovery_point=point))
-                self.start_offset = offset
-
-    def _synced_to(self) -> Offset:
+    def synced_to(self) -> Offset:
         """How far the recovery point may go. Not past a segment that no round has synced since it was sealed.
 
         Its batches may be durable all the same, but the removal of a torn tail behind them need not be.
         """
-        return min(self.durable_offset, *(each.segment.base_offset for each in self._rolled), self.next_offset)
+        return min(self.durable_offset, *(each.segment.base_offset for each in self.rolled), self.next_offset)
 
     def write_checkpoint(self, **changes: Offset) -> None:
         checkpoint = replace(self.checkpoint, **changes)
         checkpoint.write(self.filesystem, self.directory)
         self.checkpoint = checkpoint
-
-    async def _remove_forgotten(self) -> None:
-        """The start offset on disk is behind these segments already; so each file may go or stay."""
-        async with self.commit.turn:
-            removed = self.segments.wholly_before(self.start_offset)
-            if not removed:
-                return
-            self.segments.remove(removed)
-            dropped = [each for each in self._rolled if each.segment in removed]
-            self._rolled = [each for each in self._rolled if each not in dropped]
-            self.epochs.adopt(self.epochs.forget_before(self.segments.first_offset))
-            for segment in removed:
-                segment.close()
-            await self.off_loop(lambda: self._remove_files(removed, dropped[-1:], self.epochs.pairs()))
-
-    def _remove_files(
-        self, segments: list[Segment], last_rolled: list[Rolled], epochs: list[tuple[LeaderEpoch, Offset]]
-    ) -> None:
-        for rolled in last_rolled:  # no round has written what its producers were, and no batch will tell any more
-            write_snapshot(self.filesystem, self.directory, rolled.next_offset, rolled.producers)
-        for segment in segments:
-            segment.remove_files()
-        # Only then: recovery must know the epochs of every file it may find.
-        self.filesystem.sync_directory(self.directory)
-        write_document(self.filesystem, self.directory, LEADER_EPOCHS, epochs)
 
     async def compact(self, *, now_ms: int, until: Offset | None = None) -> None:
         """One pass, where it is worth one. Reading and writing happen in a thread; appends and reads go on.
@@ -546,7 +539,7 @@ class Log:
         if self.is_closed:
             return
         try:
-            if self._refusal is None:
+            if self._refusal is None and not self.is_planned:
                 await self.commit.join()
                 async with self.commit.turn:
                     self._refusal = LogClosed(f"{self.name} is closed")
@@ -556,7 +549,7 @@ class Log:
 
     def _write_closing_documents(self) -> None:
         active, directory = self.segments.active, self.directory
-        for rolled in self._rolled:  # by an append that came while the last round ran
+        for rolled in self.rolled:  # by an append that came while the last round ran
             rolled.segment.file.sync()
             rolled.segment.finish()
         active.file.sync()

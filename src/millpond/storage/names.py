@@ -6,6 +6,8 @@
         00000000000000001500.producers  idempotent producers as they were before offset 1500 (producers.py)
         checkpoint                      what is known to be on disk (checkpoints.py)
         leader-epochs                   which leader wrote from where on (epochs.py)
+        topic-id                        whose log this is (founding.py)
+        topic-id.unfounded              the same, in a log that nobody was told of yet
         clean-shutdown                  only after an orderly close
         *.new                           being written; removed when found
 
@@ -26,6 +28,8 @@ UNFINISHED = ".new"
 CHECKPOINT = "checkpoint"
 LEADER_EPOCHS = "leader-epochs"
 CLEAN_SHUTDOWN = "clean-shutdown"
+TOPIC_ID = "topic-id"
+UNFOUNDED = "topic-id.unfounded"
 
 _PARTITION_DIRECTORY = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>0|[1-9][0-9]{0,4})")
 _OFFSET_FILE = re.compile(r"(?P<offset>[0-9]{20})(?P<suffix>\.[a-z]+)")

@@ -30,6 +30,7 @@ from millpond.storage.names import (
     LOG,
     PRODUCERS,
     UNFINISHED,
+    UNFOUNDED,
     offset_file,
     offsets_of,
 )
@@ -66,8 +67,10 @@ class Checkpoint:
     """Everything below was compacted once."""
 
     def write(self, filesystem: Filesystem, directory: str) -> None:
-        content = {name: getattr(self, name) for name in self.__slots__}
-        write_document(filesystem, directory, CHECKPOINT, content)
+        write_document(filesystem, directory, CHECKPOINT, self.content())
+
+    def content(self) -> dict[str, Offset]:
+        return {name: getattr(self, name) for name in self.__slots__}
 
     @classmethod
     def read(cls, filesystem: Filesystem, directory: str, bases: list[Offset]) -> "Checkpoint":
@@ -86,6 +89,14 @@ def recover(filesystem: Filesystem, directory: str, settings: LogSettings) -> "R
     except BaseException:
         recovery.close()
         raise
+    return recovery
+
+
+def nothing_yet(filesystem: Filesystem, directory: str, settings: LogSettings) -> "Recovery":
+    """What a log without files begins with; touches no disk."""
+    recovery = Recovery(filesystem, directory, settings)
+    recovery.report.clean = True
+    recovery.segments.plan(recovery.checkpoint.start_offset)
     return recovery
 
 
@@ -143,7 +154,7 @@ class Recovery:
     def _remove_unfinished(self) -> list[str]:
         names = self._filesystem.list(self._directory)
         for name in names:
-            if name.endswith(UNFINISHED):
+            if name.endswith(UNFINISHED) or name == UNFOUNDED:
                 self._filesystem.remove(f"{self._directory}/{name}")
         return names
 
@@ -157,7 +168,10 @@ class Recovery:
         write_document(self._filesystem, self._directory, LEADER_EPOCHS, [])
         self.segments.create(self.checkpoint.start_offset)
         self._filesystem.sync_directory(self._directory)
-        # Whoever made the directory may have been killed before its name was durable.
+        self._sync_own_name()
+
+    def _sync_own_name(self) -> None:
+        """Whoever made the directory may have been killed before its name was durable."""
         self._filesystem.sync_directory(self._directory.rpartition("/")[0] or ".")
 
     def _find_segments(self, bases: list[Offset], end: Offset) -> None:
@@ -212,6 +226,7 @@ class Recovery:
         self.checkpoint.write(self._filesystem, self._directory)
         self._remove_forgotten()
         self._filesystem.sync_directory(self._directory)
+        self._sync_own_name()
 
     def _epochs_from_batches(self) -> None:
         """The history is lost, which no power cut does: whole batches are believed as far as they can be read."""

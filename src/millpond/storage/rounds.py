@@ -15,6 +15,7 @@ from millpond.model.errors import StorageError
 from millpond.model.ids import Offset
 from millpond.model.ports import Filesystem
 from millpond.storage.facts import StorageFacts
+from millpond.storage.founding import Founding
 from millpond.storage.index import SparseIndex
 from millpond.storage.segment import Segment
 from millpond.storage.snapshots import remove_old_snapshots, write_snapshot
@@ -43,6 +44,7 @@ class Rounded(Protocol):
     filesystem: Filesystem
     is_closed: bool
     facts_of_all: StorageFacts
+    founding: Founding | None
 
     def refuse(self, error: Exception) -> StorageError: ...
     def write_checkpoint(self, **changes: Offset) -> None: ...
@@ -66,6 +68,7 @@ class SyncRound:
         self._growing = growing
         # Taken now: one that is closed meanwhile says so, and is not opened again behind anybody's back.
         self._files = [each.segment.file for each in rolled] + [active.file]
+        self._founding = log.founding
         self._end = end
         self._size = size
         self._took_ns = 0
@@ -79,9 +82,11 @@ class SyncRound:
                 file.sync()
             if self._rolled:
                 log.filesystem.sync_directory(log.directory)
+            self._took_ns = time.perf_counter_ns() - began_ns
+            if self._founding is not None and not log.is_closed:
+                self._founding.sync()
         except OSError as error:
             raise log.refuse(error) from error
-        self._took_ns = time.perf_counter_ns() - began_ns
         if (self._rolled or self._growing) and not log.is_closed:
             with suppress(OSError):
                 self._write_documents(log)
@@ -100,6 +105,7 @@ class SyncRound:
         facts = self._log.facts_of_all
         facts.syncs.note(self._took_ns)
         facts.synced_bytes += self._size
+        self._log.founding = None
         self._on_synced(self._end)
         for rolled in self._rolled:
             rolled.segment.close_file()

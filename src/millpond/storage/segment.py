@@ -72,12 +72,13 @@ class Segment:
         next_offset: Offset,
         epochs: LeaderEpochs,
         index_interval: int,
+        size: int | None = None,
     ) -> None:
         """A sealed segment whose file is there already. Nothing of it is opened before it is needed."""
         self.path = f"{directory}/{offset_file(base_offset, LOG)}"
         self.base_offset = base_offset
         self.next_offset = next_offset
-        self.size = filesystem.size(self.path)
+        self.size = filesystem.size(self.path) if size is None else size
         self.is_sealed = True
         self._directory = directory
         self._filesystem = filesystem
@@ -104,25 +105,43 @@ class Segment:
         index_interval: int,
     ) -> "Segment":
         """An empty segment that can grow. Its name is durable after a `sync_directory`."""
-        file = filesystem.open(f"{directory}/{offset_file(base_offset, LOG)}", create=True)
-        try:
-            file.truncate(0)
-            segment = cls(
-                filesystem,
-                directory,
-                base_offset,
-                next_offset=base_offset,
-                epochs=epochs,
-                index_interval=index_interval,
-            )
-        except OSError:
-            file.close()
-            filesystem.remove(f"{directory}/{offset_file(base_offset, LOG)}")
-            raise
-        segment._file = file
+        segment = cls.planned(filesystem, directory, base_offset, epochs=epochs, index_interval=index_interval)
+        segment.make()
+        return segment
+
+    @classmethod
+    def planned(
+        cls,
+        filesystem: Filesystem,
+        directory: str,
+        base_offset: Offset,
+        *,
+        epochs: LeaderEpochs,
+        index_interval: int,
+    ) -> "Segment":
+        """The same without a file, which it needs before it can grow: see `make`."""
+        segment = cls(
+            filesystem,
+            directory,
+            base_offset,
+            next_offset=base_offset,
+            epochs=epochs,
+            index_interval=index_interval,
+            size=0,
+        )
         segment._index = SparseIndex(base_offset)
         segment.is_sealed = False
         return segment
+
+    def make(self) -> None:
+        file = self._filesystem.open(self.path, create=True)
+        try:
+            file.truncate(0)
+        except OSError:
+            file.close()
+            self._filesystem.remove(self.path)
+            raise
+        self._file = file
 
     # Facts
 
@@ -181,7 +200,8 @@ class Segment:
 
     def discard_torn_tail(self) -> None:
         """Removes what a failed append may have left behind the last whole batch."""
-        self.file.truncate(self.size)
+        if self._file is not None:
+            self._file.truncate(self.size)
 
     def seal(self) -> None:
         self.is_sealed = True

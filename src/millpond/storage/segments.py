@@ -59,6 +59,14 @@ class Segments:
         self.append(segment)
         return segment
 
+    def plan(self, base_offset: Offset) -> None:
+        """The first segment of a log that has no files yet."""
+        self.append(
+            Segment.planned(
+                self.filesystem, self.directory, base_offset, epochs=self.epochs, index_interval=self._index_interval
+            )
+        )
+
     def append(self, segment: Segment) -> None:
         assert not self._bases or segment.base_offset > self._bases[-1], (segment, self._bases)
         self._list.append(segment)

@@ -217,7 +217,7 @@ class Partition:
 
     def _kept_end(self) -> Offset:
         """How far the log is as safe here as the topic's flush mode promises."""
-        return self.log.durable_offset if self.is_flushed_by_group else self.log.next_offset
+        return self.log.kept_end
 
     def _note_kept(self) -> None:
         leading = self.leading

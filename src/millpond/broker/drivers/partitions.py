@@ -1,14 +1,15 @@
 """All partitions this broker keeps, as the metadata image says: opened when they appear there, removed when they go.
 
-Each partition's directory holds a `topic-id` document beside its log. A directory that belongs to an earlier topic of
-the same name is put aside, never read; one that no topic claims is left alone.
-Invariant: a partition is in the table exactly while its log is open.
+A new log costs no disk until something is appended (storage/founding.py); those that are there when the broker starts
+are opened in threads. A directory that belongs to an earlier topic of the same name is put aside, never read; one that
+no topic claims is left alone.
+Invariant: a partition is in the table exactly while its log is open. Nothing here waits for the disk on the loop.
 Driven by the metadata log, which calls `follow` with each change of the image.
 """
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
-from itertools import count
+from functools import partial
 
 from millpond.broker.drivers.partition import HoldsLease, Partition
 from millpond.core.metadata.broker_configs import layers
@@ -19,15 +20,17 @@ from millpond.core.replication.members import members_of
 from millpond.model.errors import DiskFailed, StorageError
 from millpond.model.ids import LeaderEpoch, Offset, TopicPartition
 from millpond.model.ports import Clock, Filesystem
-from millpond.storage.checkpoints import make_directory, read_document, write_document
+from millpond.storage.checkpoints import make_directory, write_document
 from millpond.storage.facts import StorageFacts
+from millpond.storage.founding import is_unfounded, owner_of
 from millpond.storage.log import Log
-from millpond.storage.names import partition_directory
+from millpond.storage.names import TOPIC_ID, partition_directory
+from millpond.storage.opening import REMOVED, open_or_begin, put_aside
 from millpond.storage.recovery import begin_at
 from millpond.storage.settings import Flush, LogSettings
 
-TOPIC_ID = "topic-id"
-REMOVED = ".removed"
+OPENED_AT_ONCE = 4
+"""At start: as many threads as still leave some to the metadata."""
 
 
 class PartitionTable:
@@ -61,8 +64,11 @@ class PartitionTable:
         self._failed: dict[TopicPartition, StorageError] = {}
         self._by_name: dict[TopicPartition, Partition] = {}
         self._by_id: dict[tuple[bytes, int], Partition] = {}
-        self._removals: dict[str, asyncio.Task[None]] = {}
-        """Of directories that were put aside."""
+        self._prepared: dict[TopicPartition, Log | StorageError] = {}
+        """At start: logs that are open, and not in the table yet; or why not."""
+        self._aside: dict[str, None] = {}
+        """Directories to remove."""
+        self._remover: asyncio.Task[None] | None = None
 
     def __iter__(self) -> Iterator[Partition]:
         return iter(self._by_name.values())
@@ -94,9 +100,7 @@ class PartitionTable:
         }
 
     def open_what_failed(self, image: Image) -> None:
-        names = {at.topic for at in self._failed}
-        self._failed.clear()
-        for name in names & image.topics.keys():
+        for name in {at.topic for at in self._failed} & image.topics.keys():
             self._open(image.topics[name], image)
 
     def listen(self, listener: Callable[[], None]) -> None:
@@ -106,12 +110,12 @@ class PartitionTable:
     # Following the image
 
     def follow(self, before: Image, after: Image) -> None:
-        """Blocks while logs are opened; removals go on beside. A log that cannot be opened is tried again later."""
+        """A log that cannot be opened is tried again later."""
         if self._is_closed:
             return
-        self._failed.clear()
         for topic_id, topic in before.topics_by_id.items():
             if topic_id not in after.topics_by_id:
+                self._forget_failures(topic)
                 for number in range(len(topic.partitions)):
                     self._remove(topic_id, number)
         everything = after.broker_configs is not before.broker_configs or after.brokers is not before.brokers
@@ -122,7 +126,9 @@ class PartitionTable:
             listener()
 
     def _open(self, topic: Topic, image: Image) -> None:
-        config = effective(topic.configs, layers(image, self._static, broker=self._node_id).merged())
+        self._forget_failures(topic)
+        config = self._config_of(topic, image)
+        settings = log_settings(config)
         for number, facts in enumerate(topic.partitions):
             partition = self._by_id.get((topic.topic_id, number))
             if self._node_id not in facts.replicas:
@@ -130,18 +136,26 @@ class PartitionTable:
                     self._remove(topic.topic_id, number, put_aside=self.is_present(image))
                 continue
             if partition is None:
-                partition = self._opened(topic, number, config)
+                partition = self._opened(topic, number, config, settings)
             if partition is not None:
-                partition.use(config, log_settings(config))
+                partition.use(config, settings)
                 self._appoint(partition, facts, image)
 
-    def _opened(self, topic: Topic, number: int, config: TopicConfig) -> Partition | None:
+    def _config_of(self, topic: Topic, image: Image) -> TopicConfig:
+        return effective(topic.configs, layers(image, self._static, broker=self._node_id).merged())
+
+    def _forget_failures(self, topic: Topic) -> None:
+        for number in range(len(topic.partitions)):
+            self._failed.pop(TopicPartition(topic.name, number), None)
+
+    def _opened(self, topic: Topic, number: int, config: TopicConfig, settings: LogSettings) -> Partition | None:
         at = TopicPartition(topic.name, number)
-        try:
-            log = self._open_log(at, topic, config)
-        except StorageError as error:
-            self._failed[at] = error
-            self._on_error(error)
+        log = self._prepared.pop(at, None)
+        if log is None:
+            log = self._open_log(at, topic.topic_id, settings)
+        if isinstance(log, StorageError):
+            self._failed[at] = log
+            self._on_error(log)
             return None
         partition = Partition(at, topic.topic_id, log, config, holds_lease=self._holds_lease)
         self._by_name[at] = self._by_id[topic.topic_id, number] = partition
@@ -161,34 +175,53 @@ class PartitionTable:
         elif partition.leading is not None or partition.leader_epoch != facts.leader_epoch:
             partition.follow(LeaderEpoch(facts.leader_epoch))
 
-    def _open_log(self, at: TopicPartition, topic: Topic, config: TopicConfig) -> Log:
+    def _open_log(self, at: TopicPartition, topic_id: bytes, settings: LogSettings) -> Log | StorageError:
+        """Blocks where there is a directory: after a crash it reads the last segment."""
         directory = f"{self.data_directory}/{partition_directory(at)}"
         try:
-            self._claim(directory, topic.topic_id.hex())
-        except OSError as error:
-            raise DiskFailed(f"{directory} cannot be made ready for {at}: {error}") from error
-        return Log.open(self._filesystem, directory, log_settings(config), facts=self.facts)
+            return open_or_begin(self._filesystem, directory, settings, owner=topic_id.hex(), facts=self.facts)
+        except StorageError as error:
+            return error
 
-    def _claim(self, directory: str, topic_id: str) -> None:
-        known = read_document(self._filesystem, directory, TOPIC_ID)
-        if known == topic_id:
-            return
-        if known is not None:
-            self._filesystem.rename(directory, self._aside(directory, known))
-        make_directory(self._filesystem, directory)
-        write_document(self._filesystem, directory, TOPIC_ID, topic_id)
+    async def open_logs(self, image: Image) -> None:
+        """At start, before an image is followed: opens what is on disk, some at a time and off the loop, which has the
+        metadata to look after meanwhile."""
+        found = set(self._filesystem.list(self.data_directory))
+        jobs = (
+            (at, topic.topic_id, settings)
+            for topic in image.topics.values()
+            for settings in [log_settings(self._config_of(topic, image))]
+            for at in (TopicPartition(topic.name, number) for number in range(len(topic.partitions)))
+            if self._node_id in topic.partitions[at.partition].replicas and partition_directory(at) in found
+        )
+
+        async def open_some() -> None:
+            for at, topic_id, settings in jobs:
+                work = partial(self._open_log, at, topic_id, settings)
+                self._prepared[at] = await asyncio.get_running_loop().run_in_executor(None, work)
+
+        await asyncio.gather(*(open_some() for _ in range(OPENED_AT_ONCE)))
 
     async def begin_anew(self, partition: Partition, at: Offset) -> None:
         """Empties a follower's log and begins it at an offset. What a crash in between leaves is copied again."""
-        old, directory = partition.log, partition.log.directory
-        old.abandon()
-        loop = asyncio.get_running_loop()
-        try:
-            await loop.run_in_executor(None, begin_at, self._filesystem, directory, at)
-        except OSError as error:
-            raise DiskFailed(f"{partition.at} cannot be begun anew: {error}") from error
+        partition.log.abandon()
+        work = partial(self._begun_at, partition.log, partition.topic_id.hex(), at)
+        log = await asyncio.get_running_loop().run_in_executor(None, work)
         if self._by_name.get(partition.at) is partition:
-            partition.begin_anew(Log.open(self._filesystem, directory, old.settings, facts=self.facts))
+            partition.begin_anew(log)
+        else:
+            log.abandon()
+
+    def _begun_at(self, old: Log, owner: str, at: Offset) -> Log:
+        filesystem, directory = self._filesystem, old.directory
+        try:
+            make_directory(filesystem, directory)
+            if owner_of(filesystem, directory) != owner:  # it was not founded yet
+                write_document(filesystem, directory, TOPIC_ID, owner)
+            begin_at(filesystem, directory, at)
+        except OSError as error:
+            raise DiskFailed(f"{old.name} cannot be begun anew: {error}") from error
+        return Log.open(filesystem, directory, old.settings, facts=self.facts)
 
     def _remove(self, topic_id: bytes, number: int, *, put_aside: bool = True) -> None:
         partition = self._by_id.pop((topic_id, number), None)
@@ -197,7 +230,7 @@ class PartitionTable:
         del self._by_name[partition.at]
         partition.log.abandon()
         partition.follow(partition.leader_epoch)
-        if put_aside:
+        if put_aside and not partition.log.is_planned:
             self._put_aside(partition.log.directory, topic_id)
 
     def remove_strays(self, image: Image) -> None:
@@ -213,34 +246,45 @@ class PartitionTable:
                 name = partition_directory(TopicPartition(topic.name, number))
                 if name in found and self._node_id not in facts.replicas:
                     directory = f"{self.data_directory}/{name}"
-                    if read_document(self._filesystem, directory, TOPIC_ID) == topic.topic_id.hex():
+                    if owner_of(self._filesystem, directory) == topic.topic_id.hex() or is_unfounded(
+                        self._filesystem, directory
+                    ):
                         self._put_aside(directory, topic.topic_id)
 
     def _put_aside(self, log_directory: str, topic_id: bytes) -> None:
-        directory = self._aside(log_directory, topic_id.hex())
-        self._filesystem.rename(log_directory, directory)
-        self._filesystem.sync_directory(self.data_directory)
-        self._remove_soon(directory)
+        self._remove_soon(put_aside(self._filesystem, log_directory, topic_id.hex()))
 
     def _remove_soon(self, directory: str) -> None:
-        if directory not in self._removals:
-            removal = asyncio.get_running_loop().create_task(self._remove_files(directory))
-            self._removals[directory] = removal
-            removal.add_done_callback(lambda _: self._removals.pop(directory))
+        self._aside[directory] = None
+        if self._remover is None:
+            self._remover = asyncio.get_running_loop().create_task(self._remove_aside())
 
-    def _aside(self, directory: str, topic_id: str) -> str:
-        """A name for what is put aside; what a partition left when it went from here before may still be there."""
-        names = (f"{directory}.{topic_id}{f'-{number}' if number else ''}{REMOVED}" for number in count())
-        return next(name for name in names if not self._filesystem.exists(name))
-
-    async def _remove_files(self, directory: str) -> None:
-        await asyncio.get_running_loop().run_in_executor(None, self._filesystem.remove_directory, directory)
+    async def _remove_aside(self) -> None:
+        """One after another; what is left when the broker stops is removed when it starts."""
+        loop, filesystem = asyncio.get_running_loop(), self._filesystem
+        try:
+            while self._aside and not self._is_closed:
+                names = list(self._aside)
+                # Else a power cut could bring back a part of it, under the name of a partition.
+                await loop.run_in_executor(None, filesystem.sync_directory, self.data_directory)
+                for directory in names:
+                    if not self._is_closed:
+                        await loop.run_in_executor(None, filesystem.remove_directory, directory)
+                        del self._aside[directory]
+        except OSError as error:
+            self._aside.clear()
+            self._on_error(error)
+        finally:
+            self._remover = None
 
     async def close(self) -> None:
         """Whatever the image shows from now on is for the next life."""
         self._is_closed = True
-        if self._removals:
-            await asyncio.wait(self._removals.values())
+        if self._remover is not None:
+            await asyncio.wait([self._remover])
+        for log in self._prepared.values():
+            if isinstance(log, Log):
+                log.abandon()
         await asyncio.gather(*(partition.log.close() for partition in self))
         self._by_name.clear()
         self._by_id.clear()
