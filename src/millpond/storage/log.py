@@ -262,15 +262,12 @@ class Log:
 
     async def flush(self) -> None:
         """Returns when everything appended so far is durable, whatever the flush mode."""
-        await self.flush_soon()
+        self._require_open()
+        await self.commit.join()
 
     def flush_soon(self) -> "asyncio.Future[None]":
         """The same for who waits for several at once."""
-        if self._refusal is None:
-            return self.commit.join()
-        refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        refused.set_exception(self._refusal)
-        return refused
+        return self.commit.join()
 
     def request_flush(self) -> None:
         """Wants everything appended so far to be durable soon, and waits for nothing."""
