@@ -296,6 +296,10 @@ class Log:
         self._require_open()
         await self.commit.join()
 
+    def flush_soon(self) -> "asyncio.Future[None]":
+        """The same for who waits for several at once."""
+        return self.commit.join()
+
     def request_flush(self) -> None:
         """Wants everything appended so far to be durable soon, and waits for nothing."""
         self.commit.request()

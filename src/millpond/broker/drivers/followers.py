@@ -102,7 +102,11 @@ class Followers:
         self._on_error = on_error
         self._streams: dict[Stream, list[Partition]] = {}
         """What each copies."""
+        self._moving_here: set[Partition] = set()
+        """Those that this broker is given, and does not count for yet."""
         self._busy_until: dict[Partition, float] = {}
+        self._calm_at: dict[Stream, float] = {}
+        """When somebody in it may have been busy no more for long enough."""
         self._tasks: dict[Stream, asyncio.Task[None]] = {}
         self._asked: dict[Stream, frozenset[tuple[Partition, LeaderEpoch]]] = {}
         """What each was to copy when it asked last."""
@@ -134,10 +138,13 @@ class Followers:
     def _arranged(self) -> dict[Stream, list[Partition]]:
         by_leader: dict[int, list[Partition]] = {}
         image = self._image()
+        self._moving_here.clear()
         for partition in self._partitions:
             facts = image.partition(partition.at)
             if facts is not None and facts.leader not in (NO_LEADER, self._node_id):
                 by_leader.setdefault(facts.leader, []).append(partition)
+                if self._node_id in facts.adding:
+                    self._moving_here.add(partition)
         self._busy_until = {
             each: until for each, until in self._busy_until.items() if self._partitions.named(*each.at) is each
         }
@@ -160,6 +167,7 @@ class Followers:
     async def _run(self, stream: Stream) -> None:
         not_before: dict[Partition, float] = {}
         loop = asyncio.get_running_loop()
+        asked: list[Partition] = []
         try:
             while mine := self._streams.get(stream):
                 now = loop.time()
@@ -169,13 +177,14 @@ class Followers:
                     await self._pause(min(pauses) - now if pauses else PAUSE_SECONDS_MAX)
                     continue
                 self._outdated.discard(stream)
-                self._asked[stream] = _epochs(mine)
+                if mine is not asked:  # there is another list whenever anything changes
+                    asked, self._asked[stream] = mine, _epochs(mine)
                 paused = await self._fetch_once(stream, ready, until=min(pauses, default=None))
                 not_before = {each: until for each, until in not_before.items() if until > now}
                 if paused:
                     not_before |= dict.fromkeys(paused, loop.time() + self._pause_seconds())
                 if self._throttled_until > now:
-                    not_before |= dict.fromkeys(filter(self._is_moving_here, mine), self._throttled_until)
+                    not_before |= dict.fromkeys(self._moving_here.intersection(mine), self._throttled_until)
         except Exception as error:
             self._on_error(error)
         finally:
@@ -190,18 +199,21 @@ class Followers:
             self._busy_until[each] = now + BUSY_SECONDS
         leaving = copied
         if not stream.is_quiet:
-            leaving = [each for each in self._streams.get(stream, ()) if self._busy_until.get(each, now + 1) <= now]
-            for each in leaving:
-                del self._busy_until[each]
+            leaving = self._calmed(stream, now) if now >= self._calm_at.get(stream, 0) else []
         if leaving:
             self._arrange()
 
+    def _calmed(self, stream: Stream, now: float) -> list[Partition]:
+        mine = self._streams.get(stream, ())
+        calmed = [each for each in mine if self._busy_until.get(each, now + 1) <= now]
+        for each in calmed:
+            del self._busy_until[each]
+        busy = [self._busy_until[each] for each in mine if each in self._busy_until]
+        self._calm_at[stream] = min(busy, default=now + BUSY_SECONDS)  # who comes to be busy is so for longer
+        return calmed
+
     def _pause_seconds(self) -> float:
         return self._rng.uniform(PAUSE_SECONDS_MIN, PAUSE_SECONDS_MIN * 4)
-
-    def _is_moving_here(self, partition: Partition) -> bool:
-        facts = self._image().partition(partition.at)
-        return facts is not None and self._node_id in facts.adding
 
     def _throttle(self, size_bytes: int) -> None:
         """What came of moving partitions has to last for a while."""
@@ -219,7 +231,10 @@ class Followers:
     async def _fetch_once(self, stream: Stream, ready: list[Partition], *, until: float | None) -> list[Partition]:
         """Returns those that should pause."""
         loop = asyncio.get_running_loop()
-        await self._sync_what_came_before(ready)
+        # What this broker wrote as a leader, or got from another one, may be on its way to disk still; a question that
+        # begins behind it would say that it is there.
+        if unsynced := [each for each in ready if not _is_synced(each)]:
+            await self._sync(unsynced)
         wait_ms = FETCH_WAIT_MS if until is None else max(1, min(FETCH_WAIT_MS, round((until - loop.time()) * 1000)))
         asked = {
             (each.topic_id, each.at.partition): Asked(each, each.leader_epoch, each.log.next_offset)
@@ -238,7 +253,8 @@ class Followers:
             if (topic.topic_id, part.partition_index) in asked
         ]
         copied = [(each.partition, len(part.records)) for each, part in answers if part.records]
-        self._throttle(sum(size for partition, size in copied if self._is_moving_here(partition)))
+        if self._moving_here:
+            self._throttle(sum(size for partition, size in copied if partition in self._moving_here))
         paused = [each.partition for each, part in answers if not await self._take(each, part)]
         await self._sync([partition for partition, _ in copied])
         for each, part in answers:
@@ -286,8 +302,9 @@ class Followers:
         )
 
     def _bytes_max(self, partition: Partition) -> int:
-        is_moving = self._is_moving_here(partition)
-        return min(PARTITION_BYTES_MAX, self._throttled_bytes_per_second()) if is_moving else PARTITION_BYTES_MAX
+        if partition not in self._moving_here:
+            return PARTITION_BYTES_MAX
+        return min(PARTITION_BYTES_MAX, self._throttled_bytes_per_second())
 
     # One answer
 
@@ -318,21 +335,15 @@ class Followers:
             return False
         return True
 
-    async def _sync_what_came_before(self, partitions: list[Partition]) -> None:
-        """What this broker wrote as a leader, or got from another one, may be on its way to disk still; a question that
-        begins behind it would say that it is there."""
-        await self._sync([each for each in partitions if not _is_synced(each)])
-
     async def _sync(self, partitions: list[Partition]) -> None:
         """All of them at once; a log that fails refuses from then on, and is not asked for again."""
-        flushes = [each.log.flush() for each in partitions if each.is_flushed_by_group]
-        if not flushes:
-            return
-        for outcome in await asyncio.gather(*flushes, return_exceptions=True):
-            if isinstance(outcome, BaseException) and not isinstance(outcome, LogClosed):
-                if not isinstance(outcome, StorageError):
-                    raise outcome
-                self._on_error(outcome)
+        for flush in [each.log.flush_soon() for each in partitions if each.is_flushed_by_group]:
+            try:
+                await flush
+            except LogClosed:
+                pass
+            except StorageError as error:
+                self._on_error(error)
 
 
 def _epochs(partitions: Iterable[Partition]) -> frozenset[tuple[Partition, LeaderEpoch]]:

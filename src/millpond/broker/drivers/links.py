@@ -183,37 +183,57 @@ class Link:
     async def request(
         self, message: Message, response_class: type[Response], until: float, *, version: int = 0
     ) -> Response:
-        try:
-            async with asyncio.timeout_at(min(until, self._loop.time() + ANSWER_SECONDS)):
-                while (connection := self._connection) is None or connection.is_closing:
-                    if self._is_closed:
-                        raise Unanswered("this broker stops")
-                    self._connect_soon()
-                    if self._connecting is not None:
-                        await asyncio.wait([self._connecting])
-                    else:
-                        await asyncio.sleep(max(0.001, self._not_before - self._loop.time()))
-                return await self._ask(connection, message, response_class, version=version)
-        except TimeoutError:
-            if self._connection is not None:
-                self._connection.abort()
-            raise Unanswered(f"broker {self._to} did not answer in time") from None
+        until = min(until, self._loop.time() + ANSWER_SECONDS)
+        connection = self._connection
+        if connection is None or connection.is_closing:
+            try:
+                async with asyncio.timeout_at(until):
+                    connection = await self._connected()
+            except TimeoutError:
+                raise Unanswered(f"broker {self._to} could not be reached in time") from None
+        return await self._ask(connection, message, response_class, version=version, until=until)
+
+    async def _connected(self) -> ClientConnection:
+        while (connection := self._connection) is None or connection.is_closing:
+            if self._is_closed:
+                raise Unanswered("this broker stops")
+            self._connect_soon()
+            if self._connecting is not None:
+                await asyncio.wait([self._connecting])
+            else:
+                await asyncio.sleep(max(0.001, self._not_before - self._loop.time()))
+        return connection
 
     async def _ask(
-        self, connection: ClientConnection, message: Message, response_class: type[Response], *, version: int = 0
+        self,
+        connection: ClientConnection,
+        message: Message,
+        response_class: type[Response],
+        *,
+        version: int = 0,
+        until: float | None = None,
     ) -> Response:
         number = self._next_id()
         answer = self._loop.create_future()
         self._answers[number] = answer
+        # A timer of its own is cheaper than asyncio.timeout: a follower asks a thousand times a second.
+        timer = None if until is None else self._loop.call_at(until, self._give_up, connection, answer)
         try:
             connection.send(request_frame(message, version, correlation_id=number, client_id=None))
             frame = await answer
         finally:
             self._answers.pop(number, None)
+            if timer is not None:
+                timer.cancel()
         header_version = 1 if is_flexible(response_class, version) else 0
         _, position = parse_response_header(frame, header_version=header_version)
         response, _ = decode(response_class, frame, version, position)
         return response
+
+    def _give_up(self, connection: ClientConnection, answer: "asyncio.Future[memoryview]") -> None:
+        if not answer.done():
+            answer.set_exception(Unanswered(f"broker {self._to} did not answer in time"))
+            connection.abort()
 
     def _next_id(self) -> int:
         self._correlation_id = (self._correlation_id + 1) & 0x7FFF_FFFF

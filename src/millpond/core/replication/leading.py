@@ -8,6 +8,7 @@ in which it said so (KIP-903).
 Pure: `now` is monotonic milliseconds. Driven by broker/drivers; thrown away with the leader epoch.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import Enum
 
@@ -204,17 +205,19 @@ class Leading:
     def _advance(self) -> bool:
         if not self.is_enough:
             return False
-        end = min((self._end_of(each) for each in self._counted()), default=_NOTHING)
+        end = min([self._end_of(each) for each in self._counted()], default=_NOTHING)
         if end <= self.high_watermark:
             return False
         self.high_watermark = end
         return True
 
-    def _counted(self) -> set[int]:
+    def _counted(self) -> Collection[int]:
         """Everybody who is in sync, may be soon, or only needs the high watermark to wait a moment to be so.
 
         Without the last, a follower that is always one fetch behind a busy leader would never come in.
         """
+        if len(self.members.isr) == len(self.members.replicas):
+            return self.members.replicas  # as on most days: there is nobody else to ask about
         counted = {*self.members.isr, *self._doubtful}
         if self._asked is not None:
             counted |= self._asked.brokers
