@@ -233,8 +233,7 @@ class Followers:
         loop = asyncio.get_running_loop()
         # What this broker wrote as a leader, or got from another one, may be on its way to disk still; a question that
         # begins behind it would say that it is there.
-        if unsynced := [each for each in ready if not _is_synced(each)]:
-            await self._sync(unsynced)
+        await self._sync(ready)
         wait_ms = FETCH_WAIT_MS if until is None else max(1, min(FETCH_WAIT_MS, round((until - loop.time()) * 1000)))
         asked = {
             (each.topic_id, each.at.partition): Asked(each, each.leader_epoch, each.log.next_offset)
@@ -337,7 +336,7 @@ class Followers:
 
     async def _sync(self, partitions: list[Partition]) -> None:
         """All of them at once; a log that fails refuses from then on, and is not asked for again."""
-        for flush in [each.log.flush_soon() for each in partitions if each.is_flushed_by_group]:
+        for flush in [each.log.flush_soon() for each in partitions if not _is_synced(each)]:
             try:
                 await flush
             except LogClosed:
@@ -356,7 +355,7 @@ def _is_still_followed(asked: Asked) -> bool:
 
 
 def _is_synced(partition: Partition) -> bool:
-    return not partition.is_flushed_by_group or partition.log.durable_offset >= partition.log.next_offset
+    return partition.log.kept_end >= partition.log.next_offset
 
 
 def _answer(data: PartitionData) -> FetchAnswer:

@@ -59,26 +59,20 @@ def fetch_now(wanted: list[Wanted], *, bytes_min: int, bytes_max: int) -> list[F
 
 
 async def fetch(
-    wanted: list[Wanted], *, bytes_min: int, bytes_max: int, wait_ms: int, wait: "Wait | None" = None
+    wanted: list[Wanted], *, bytes_min: int, bytes_max: int, wait_ms: int, question: Question | None = None
 ) -> list[Fetched]:
-    """The same, when there is enough or the time is up; nothing, where a follower asks something else since.
-
-    With a `wait`, which began when `fetch_now` found too little, they are not looked at before it is over.
-    """
+    """The same, when there is enough or the time is up; nothing, where a follower asks something else since."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + wait_ms / 1000
-    question = None if wait is None else wait.question
-    while True:
-        if wait is not None:
-            await wait.over(deadline)
-        if question is not None and question.is_replaced:
-            return [Fetched() for _ in wanted]
-        if loop.time() >= deadline:
-            bytes_min = 0
+    while question is None or not question.is_replaced:
         fetched = fetch_now(wanted, bytes_min=bytes_min, bytes_max=bytes_max)
         if fetched is not None:
             return fetched
-        wait = Wait(wanted, question)
+        if loop.time() >= deadline:
+            bytes_min = 0
+        else:
+            await _wait_for_more(wanted, deadline, question)
+    return [Fetched() for _ in wanted]
 
 
 def _count(wanted: list[Wanted], fetched: list[Fetched]) -> None:
@@ -143,31 +137,21 @@ def _read_for(follower: Follower, partition: Partition, wanted: Wanted, bytes_le
     return Fetched(data, partition.high_watermark, log.start_offset, has_more=has_more, next_offset=next_offset)
 
 
-class Wait:
-    """For more than there is, from when it is made on; `over` is to be called."""
-
-    __slots__ = ("_partitions", "_waiter", "question")
-
-    def __init__(self, wanted: list[Wanted], question: Question | None = None) -> None:
-        self.question = question
-        self._waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._partitions: list[Partition] = []
-        if question is not None:
-            question.waiter = self._waiter
-        for each in wanted:
-            partition = each.partition
-            if isinstance(partition, Partition):
-                partition.add_waiter(self._waiter, for_follower=each.follower is not None)
-                self._partitions.append(partition)
-
-    async def over(self, deadline: float) -> None:
-        timer = asyncio.get_running_loop().call_at(deadline, _end_wait, self._waiter)
-        try:
-            await self._waiter
-        finally:
-            timer.cancel()
-            for partition in self._partitions:
-                partition.remove_waiter(self._waiter)
+async def _wait_for_more(wanted: list[Wanted], deadline: float, question: Question | None) -> None:
+    waits = [(each.partition, each.follower is not None) for each in wanted if isinstance(each.partition, Partition)]
+    loop = asyncio.get_running_loop()
+    waiter = loop.create_future()
+    timer = loop.call_at(deadline, _end_wait, waiter)
+    if question is not None:
+        question.waiter = waiter
+    for partition, is_followed in waits:
+        partition.add_waiter(waiter, for_follower=is_followed)
+    try:
+        await waiter
+    finally:
+        timer.cancel()
+        for partition, _ in waits:
+            partition.remove_waiter(waiter)
 
 
 def _end_wait(waiter: asyncio.Future[None]) -> None:

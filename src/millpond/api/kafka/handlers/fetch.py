@@ -9,8 +9,9 @@ Version notes: to 12 topics go by name, from 13 by id.
 from collections.abc import Awaitable
 
 from millpond.api.kafka.context import Context
+from millpond.broker.drivers.follower_waits import Question
 from millpond.broker.node import Node
-from millpond.broker.operations.fetch import Fetched, Follower, Wait, Wanted, fetch, fetch_now
+from millpond.broker.operations.fetch import Fetched, Follower, Wanted, fetch, fetch_now
 from millpond.model.errors import NotABroker
 from millpond.model.ids import LeaderEpoch, Offset
 from millpond.protocol.messages.fetch import (
@@ -57,7 +58,7 @@ def answer(node: Node, request: FetchRequest, context: Context) -> Awaitable[Fet
     fetched = fetch_now(wanted, bytes_min=bytes_min, bytes_max=bytes_max)
     if fetched is not None:
         return _response(request, fetched)
-    return _wait(request, wanted, bytes_min, bytes_max, Wait(wanted, question))
+    return _wait(request, wanted, bytes_min, bytes_max, question)
 
 
 def _replica(request: FetchRequest) -> tuple[int, int]:
@@ -67,9 +68,11 @@ def _replica(request: FetchRequest) -> tuple[int, int]:
 
 
 async def _wait(
-    request: FetchRequest, wanted: list[Wanted], bytes_min: int, bytes_max: int, wait: Wait
+    request: FetchRequest, wanted: list[Wanted], bytes_min: int, bytes_max: int, question: Question | None
 ) -> FetchResponse:
-    fetched = await fetch(wanted, bytes_min=bytes_min, bytes_max=bytes_max, wait_ms=request.max_wait_ms, wait=wait)
+    fetched = await fetch(
+        wanted, bytes_min=bytes_min, bytes_max=bytes_max, wait_ms=request.max_wait_ms, question=question
+    )
     return _response(request, fetched)
 
 
