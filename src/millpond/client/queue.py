@@ -28,6 +28,8 @@ from millpond.client.messages import RecordMetadata
 from millpond.client.producer import GivenHeaders, Producer
 from millpond.client.settings import ClientSettings, check
 from millpond.client.share_session import ACCEPT, REJECT, RELEASE, RENEW, Got, ShareSession
+from millpond.core.delivery.delay_headers import ASKING, DELAY
+from millpond.core.delivery.headers import PRIORITY, TTL_MS
 from millpond.model.errors import BrokerUnreachable, ClientClosed, LeaseLost, MillpondError, NotLeader, WrongUse
 from millpond.model.ids import Offset, TimestampMs, TopicPartition
 from millpond.protocol.records import Headers
@@ -35,7 +37,6 @@ from millpond.protocol.records import Headers
 POLL_WAIT_MS: Final = 250
 """What is acknowledged meanwhile waits so long at most: a broker answers a connection in order."""
 ITERATION_SECONDS: Final = 5.0
-DELAY_SETTING: Final = "millpond.delay"
 STALE_PART: Final = 0.5
 """Of the lease: what has waited longer than this part of it is made to last before it is handed out."""
 
@@ -226,27 +227,24 @@ class Queue:
         priority: Priority | None = None,
         ttl: float | None = None,
     ) -> RecordMetadata:
-        """Returns when it is kept. `delay` and `ttl` are in seconds; `priority` is high, normal or low, or 9 to 0."""
+        """Returns when it is kept. `delay` and `ttl` are in seconds; `priority` is high, normal or low, or 9 to 0.
+
+        A topic that was never told whether it delays messages does, once one is sent with a delay.
+        """
         self._check_open()
-        asked = _asked(delay, priority, ttl)
-        if delay is not None and not self._delays:
+        pairs = headers.items() if isinstance(headers, Mapping) else headers
+        headers = [*pairs, *_asked(delay, priority, ttl)]
+        if not self._delays and any(name in ASKING for name, _ in headers):
             await self._require_delays()
-        if asked:
-            pairs = headers.items() if isinstance(headers, Mapping) else headers
-            headers = [*pairs, *asked]
         if self._producer is None:
             self._producer = self._loop.create_task(self._start_producer())
         producer = await asyncio.shield(self._producer)
         return await producer.send(self.topic, value, key=key, headers=headers)
 
     async def _require_delays(self) -> None:
-        """A topic without delays would ignore what is asked of it; one that is not there is made with them."""
+        """A topic without delays would deliver at once what is to come later."""
         async with Admin(self._bootstrap, **self._options) as admin:
-            if self.topic not in await admin.topics():
-                await admin.create_topic(self.topic, configs={DELAY_SETTING: "on"}, exist_ok=True)
-            setting = (await admin.topic_configs(self.topic)).get(DELAY_SETTING)
-        if setting is None or setting.value != "on":
-            raise WrongUse(f"topic {self.topic} delays no messages; set its {DELAY_SETTING} to on first")
+            await admin.let_delay(self.topic)
         self._delays = True
 
     async def _start_producer(self) -> Producer:
@@ -454,9 +452,9 @@ def _asked(delay: float | None, priority: Priority | None, ttl: float | None) ->
     )
     asked: list[tuple[str, bytes]] = []
     if delay is not None:
-        asked.append(("millpond-delay-ms", b"%d" % round(delay * 1000)))
+        asked.append((DELAY, b"%d" % round(delay * 1000)))
     if priority is not None:
-        asked.append(("millpond-priority", str(priority).encode()))
+        asked.append((PRIORITY, str(priority).encode()))
     if ttl is not None:
-        asked.append(("millpond-ttl-ms", b"%d" % max(1, round(ttl * 1000))))
+        asked.append((TTL_MS, b"%d" % max(1, round(ttl * 1000))))
     return asked
