@@ -118,6 +118,8 @@ class Settlement(NamedTuple):
         """Where some were refused."""
         refused = self.refused
         first = self.errors[refused[0]]
+        if len(self.errors) == 1:
+            return f"the receipt was refused: {first}"
         return f"{len(refused)} of {len(self.errors)} receipts were refused, the others are settled; the first: {first}"
 
 
