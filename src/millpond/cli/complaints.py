@@ -15,9 +15,9 @@ VALUE_CHARS_MAX: Final = 80
 
 def complaint(error: TyperException) -> str:
     """In the framework's own words where it is about something else than a value; empty where it has none."""
-    option = getattr(error, "param", None)
+    option: Any = getattr(error, "param", None)
     faults = getattr(error.__cause__, "errors", None)
-    allowed = None if option is None else _allowed(getattr(option, "type_descriptor", None))
+    allowed = _allowed(getattr(option, "type_descriptor", None))
     if faults is None or allowed is None:
         return error.format_message().rstrip(".")
     name = max(option.opts, key=len)
@@ -28,7 +28,7 @@ def _allowed(kind: Any) -> str | None:  # noqa: ANN401
     choices = getattr(kind, "choices", None)
     if choices:
         return ", ".join(str(getattr(each, "value", each)) for each in choices)
-    word = _WORDS.get(getattr(kind, "annotation", None))
+    word = _WORDS.get(getattr(kind, "annotation", object))
     if word is None:
         return None
     least, most = kind.parameter_info.min, kind.parameter_info.max

@@ -60,8 +60,9 @@ class QueueDoor:
             answer = connection.getresponse()
             content = answer.read()
         except (OSError, HTTPException) as error:
+            place = f"{connection.host}:{connection.port}"
             raise BrokerUnreachable(
-                f"what listens at {connection.host}:{connection.port} gave no answer of HTTP ({error}); a broker's HTTP door is "
+                f"what listens at {place} gave no answer of HTTP ({error}); a broker's HTTP door is "
                 "at 127.0.0.1:8080 unless it was told otherwise: name it with --http"
             ) from None
         try:

@@ -28,8 +28,6 @@ from millpond.client.messages import RecordMetadata
 from millpond.client.producer import GivenHeaders, Producer
 from millpond.client.settings import ClientSettings, check
 from millpond.client.share_session import ACCEPT, REJECT, RELEASE, RENEW, Got, ShareSession
-from millpond.core.delivery.delay_headers import ASKING, DELAY
-from millpond.core.delivery.headers import PRIORITY, TTL_MS
 from millpond.model.errors import BrokerUnreachable, ClientClosed, LeaseLost, MillpondError, NotLeader, WrongUse
 from millpond.model.ids import Offset, TimestampMs, TopicPartition
 from millpond.protocol.records import Headers
@@ -37,6 +35,10 @@ from millpond.protocol.records import Headers
 POLL_WAIT_MS: Final = 250
 """What is acknowledged meanwhile waits so long at most: a broker answers a connection in order."""
 ITERATION_SECONDS: Final = 5.0
+DELAY: Final = "millpond-delay-ms"
+ASKING_FOR_DELAY: Final = frozenset({DELAY, "millpond-deliver-at", "millpond-cron"})
+PRIORITY: Final = "millpond-priority"
+TTL: Final = "millpond-ttl-ms"
 STALE_PART: Final = 0.5
 """Of the lease: what has waited longer than this part of it is made to last before it is handed out."""
 
@@ -234,7 +236,7 @@ class Queue:
         self._check_open()
         pairs = headers.items() if isinstance(headers, Mapping) else headers
         headers = [*pairs, *_asked(delay, priority, ttl)]
-        if not self._delays and any(name in ASKING for name, _ in headers):
+        if not self._delays and any(name in ASKING_FOR_DELAY for name, _ in headers):
             await self._require_delays()
         if self._producer is None:
             self._producer = self._loop.create_task(self._start_producer())
@@ -456,5 +458,5 @@ def _asked(delay: float | None, priority: Priority | None, ttl: float | None) ->
     if priority is not None:
         asked.append((PRIORITY, str(priority).encode()))
     if ttl is not None:
-        asked.append((TTL_MS, b"%d" % max(1, round(ttl * 1000))))
+        asked.append((TTL, b"%d" % max(1, round(ttl * 1000))))
     return asked
