@@ -32,6 +32,8 @@ def test_a_message_is_sent_received_and_acknowledged(millpond: Command) -> None:
     assert (stats["ready"], stats["in_flight"]) == (0, 1)
     columns = ("partition", "ready", "in_flight", "waiting", "dying", "start_offset", "end_offset")
     assert read_table(millpond.ok("queue", "stats", "jobs", "-g", "kitchen")) == as_shown(stats["partitions"], *columns)
+    extended = millpond.ok("queue", "extend", "jobs", "-g", "kitchen", "--for", "10m", message["receipt"])
+    assert extended == "1 message kept for 10m\n"
     assert millpond.ok("queue", "ack", "jobs", "-g", "kitchen", message["receipt"]) == "1 message acknowledged\n"
     code, out, err = millpond("queue", "ack", "jobs", "-g", "kitchen", message["receipt"])
     assert (code, out) == (5, "")

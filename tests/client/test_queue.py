@@ -75,15 +75,18 @@ def test_a_delay_holds_or_is_refused_and_is_never_forgotten(broker: InProcessBro
                     await queue.send(b"later", key=b"k", delay=60)
         for topic in ("never-told", "made-for-it"):
             async with Queue(broker.bootstrap, topic, group="workers") as queue:
-                await queue.send(b"later", delay=20)
-                await queue.send(b"later", headers={"millpond-delay-ms": b"20000"})
+                sent = [
+                    await queue.send(b"later", delay=20),
+                    await queue.send(b"later", headers={"millpond-delay-ms": b"20000"}),
+                ]
                 await queue.send(b"now")
                 assert [each.value for each in await queue.receive(wait=10)] == [b"now"]
                 broker.clock.advance(20_000)
-                found: list[bytes | None] = []
+                found: list[QueueMessage] = []
                 while len(found) < 2:
-                    found += [each.value for each in await queue.receive(wait=10)]
-                assert found == [b"later"] * 2
+                    found += await queue.receive(wait=10)
+                assert [each.value for each in found] == [b"later"] * 2
+                assert {each.message_id for each in found} == {f"{topic}/0/{each.offset}" for each in sent}
 
     asyncio.run(work())
 

@@ -37,6 +37,7 @@ POLL_WAIT_MS: Final = 250
 ITERATION_SECONDS: Final = 5.0
 DELAY: Final = "millpond-delay-ms"
 ASKING_FOR_DELAY: Final = frozenset({DELAY, "millpond-deliver-at", "millpond-cron"})
+MESSAGE_ID: Final = "millpond-message-id"
 PRIORITY: Final = "millpond-priority"
 TTL: Final = "millpond-ttl-ms"
 STALE_PART: Final = 0.5
@@ -79,7 +80,12 @@ class QueueMessage:
 
     @property
     def message_id(self) -> str:
-        return f"{self.topic}/{self.partition}/{self.offset}"
+        """Of one that was delayed, the one that its sender was told, as over HTTP."""
+        place = f"{self.topic}/{self.partition}/"
+        for name, value in self.headers:
+            if name == MESSAGE_ID and value is not None and value.startswith(place.encode()):
+                return value.decode(errors="replace")
+        return f"{place}{self.offset}"
 
     @property
     def is_settled(self) -> bool:
