@@ -18,7 +18,9 @@ TRIES_MAX = 200
 
 
 def test_there_are_guides_to_be_tried() -> None:
-    assert {"cli.md", "coming-from-kafka.md", "coming-from-sqs-and-rabbitmq.md", "five-minutes.md", "queues.md"} <= {path.name for path in GUIDES}
+    assert {"cli.md", "coming-from-kafka.md", "coming-from-sqs-and-rabbitmq.md", "five-minutes.md", "queues.md"} <= {
+        path.name for path in GUIDES
+    }
 
 
 @pytest.mark.parametrize("path", GUIDES, ids=lambda path: path.name)
