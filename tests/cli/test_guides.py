@@ -8,8 +8,8 @@ from millpond.testing.broker import InProcessBroker
 from tests.cli.calling import Command
 from tests.cli.transcripts import is_like, run_line, transcript
 
-DOCUMENTS = Path(__file__).parents[2] / "docs"
-GUIDES = [path for path in sorted(DOCUMENTS.rglob("*.md")) if transcript(path)]
+ROOT = Path(__file__).parents[2]
+GUIDES = [path for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))] if transcript(path)]
 STARTS_A_BROKER = ("make run", "millpond up")
 """The one of the test is there already."""
 NOT_YET = ["there are no dead letters"]
@@ -18,9 +18,8 @@ TRIES_MAX = 200
 
 
 def test_there_are_guides_to_be_tried() -> None:
-    assert {"cli.md", "coming-from-kafka.md", "coming-from-sqs-and-rabbitmq.md", "five-minutes.md", "queues.md"} <= {
-        path.name for path in GUIDES
-    }
+    wanted = {"cli.md", "coming-from-kafka.md", "coming-from-sqs-and-rabbitmq.md", "five-minutes.md", "queues.md"}
+    assert {"README.md", *wanted} <= {path.name for path in GUIDES}
 
 
 @pytest.mark.parametrize("path", GUIDES, ids=lambda path: path.name)
