@@ -54,7 +54,13 @@ def test_messages_ask_things_of_their_queue(broker: InProcessBroker) -> None:
             first, second = await queue.receive(wait=10)
             assert dict(first.headers) == {"own": b"1", "millpond-priority": b"high", "millpond-ttl-ms": b"60000"}
             assert dict(second.headers) == {"millpond-priority": b"3", "millpond-ttl-ms": b"1500"}
-            wrong: list[dict[str, Any]] = [{"priority": "urgent"}, {"priority": 10}, {"ttl": 0}, {"delay": -1}]
+            wrong: list[dict[str, Any]] = [
+                {"priority": "urgent"},
+                {"priority": 10},
+                {"ttl": 0},
+                {"delay": -1},
+                {"ttl": "1m"},
+            ]
             for options in wrong:
                 with pytest.raises(InvalidSetting, match=next(iter(options))):
                     await queue.send(b"c", **options)

@@ -155,6 +155,7 @@ class Admin:
         validate_only: bool = False,
     ) -> None:
         """-1 leaves a number to the cluster."""
+        _check_texts(configs or {})
         topic = CreatableTopic(
             name=name,
             num_partitions=partitions,
@@ -319,6 +320,7 @@ class Admin:
         await self._try(lambda: self._alter(GROUP_RESOURCE, group, configs, f"group {group}"))
 
     async def _alter(self, kind: int, name: str, configs: Mapping[str, str | None], of: str) -> None:
+        _check_texts(configs)
         changes = [
             AlterableConfig(name=key, config_operation=DELETE if value is None else SET, value=value)
             for key, value in configs.items()
@@ -416,6 +418,12 @@ class Admin:
     @property
     def _timeout_ms(self) -> int:
         return int(self._settings.request_seconds_max * 1000)
+
+
+def _check_texts(configs: Mapping[str, str | None]) -> None:
+    for name, value in configs.items():
+        if value is not None and not isinstance(value, str):
+            raise WrongUse(f"{name} is {value!r}; values of settings are text, such as {str(value).lower()!r}")
 
 
 def _check(code: int, reason: str | None, *, of: str) -> None:

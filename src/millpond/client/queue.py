@@ -452,6 +452,8 @@ def _is_session_code(error: MillpondError) -> bool:
 
 def _asked(delay: float | None, priority: Priority | None, ttl: float | None) -> list[tuple[str, bytes]]:
     """What a message asks of its queue, as headers."""
+    for name, span in (("delay", delay), ("ttl", ttl)):
+        check(span is None or isinstance(span, int | float), f"{name} is {span!r}; it is a number of seconds")
     check(delay is None or delay >= 0, f"delay is {delay}; it is at least 0 seconds")
     check(ttl is None or ttl > 0, f"ttl is {ttl}; it is more than 0 seconds")
     check(
