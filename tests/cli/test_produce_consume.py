@@ -156,7 +156,10 @@ def test_a_json_line_that_is_wrong_is_refused_with_its_field(millpond: Command, 
 @pytest.mark.parametrize(
     ("arguments", "expected", "said"),
     [
-        (("consume", "nowhere"), 3, "nowhere"),
+        (("consume", "nowhere"), 3, "topic nowhere: there is no such topic or partition; create it first"),
+        (("consume", "there", "--count", "-1"), 2, "--count is '-1'; allowed is a whole number from 1 on"),
+        (("produce", "no name", "--value", "x"), 2, "no name: this is no name for a topic; allowed are 1 to 249 of"),
+        (("produce", "there", "--rate", "0", "--value", "x"), 2, "--rate is '0'; allowed is a number from 0.001 on"),
         (("produce", "nowhere", "--no-create", "--value", "x"), 3, "nowhere"),
         (("consume", "there", "--partition", "4"), 2, "--partition is 4; topic there has 0 to 1"),
         (("consume", "there", "--from", "first"), 2, "--from is 'first'"),
@@ -215,3 +218,12 @@ def test_nobody_there_is_told_apart_from_everything_else(millpond: Command) -> N
     code, out, err = millpond("topics", "list", "--bootstrap", "127.0.0.1:1", "--timeout", "0.2")
     assert (code, out) == (4, "")
     assert err.startswith("millpond: no broker answers at 127.0.0.1:1")
+
+
+def test_another_port_of_the_broker_is_told_apart(millpond: Command) -> None:
+    with InProcessBroker(http=True) as broker:
+        door = f"127.0.0.1:{broker.broker.http_port}"
+        code, _, err = millpond("topics", "list", "--bootstrap", door, "--timeout", "1")
+        assert (code, "this is not its port for Kafka's protocol" in err) == (4, True), err
+        code, _, err = millpond("queue", "send", "jobs", "x", "--http", broker.bootstrap, "--timeout", "1")
+        assert (code, "gave no answer of HTTP" in err) == (4, True), err

@@ -32,10 +32,12 @@ def test_a_message_is_sent_received_and_acknowledged(millpond: Command) -> None:
     assert (stats["ready"], stats["in_flight"]) == (0, 1)
     columns = ("partition", "ready", "in_flight", "waiting", "dying", "start_offset", "end_offset")
     assert read_table(millpond.ok("queue", "stats", "jobs", "-g", "kitchen")) == as_shown(stats["partitions"], *columns)
+    extended = millpond.ok("queue", "extend", "jobs", "-g", "kitchen", "--for", "10m", message["receipt"])
+    assert extended == "1 message kept for 10m\n"
     assert millpond.ok("queue", "ack", "jobs", "-g", "kitchen", message["receipt"]) == "1 message acknowledged\n"
     code, out, err = millpond("queue", "ack", "jobs", "-g", "kitchen", message["receipt"])
     assert (code, out) == (5, "")
-    assert "1 of 1 receipts" in err
+    assert "the receipt was refused: the lease is not, or no longer, held" in err
     assert millpond.ok("queue", "receive", "jobs", "-g", "kitchen") == "there are no messages now\n"
 
 
@@ -83,7 +85,8 @@ def test_what_is_given_back_dies_in_the_end_and_is_redriven(millpond: Command, b
         (("send", "bounds", "--value", "a", "--delay", "9"), 2, "--delay is '9'"),
         (("send", "bounds", "--value", "a", "--file", "b"), 2, "leave one of them out"),
         (("send", "bounds", "--file", "not-there.txt"), 2, "name a file that is there"),
-        (("ack", "bounds", "-g", "g", "nonsense"), 5, "no receipt"),
+        (("ack", "bounds", "-g", "g", "nonsense"), 5, "the receipt was refused: it is 'nonsense'"),
+        (("send", "bounds", "x", "--priority", "urgent"), 2, 'priority is "urgent"; allowed is one of'),
         (("stats", "bounds", "-g", "g", "--http", "127.0.0.1:1"), 4, "no HTTP door answers"),
     ],
 )

@@ -60,7 +60,7 @@ def test_a_dry_run_makes_nothing_but_finds_what_is_wrong(millpond: Command) -> N
         (("create", "taken"), 5, "taken"),
         (("create", "not/a/name"), 2, "not/a/name"),
         (("create", "many", "-r", "5"), 2, "5 replicas"),
-        (("create", "zero", "-p", "0"), 2, "greater than or equal to 1"),
+        (("create", "zero", "-p", "0"), 2, "--partitions is '0'; allowed is a whole number from 1 on"),
         (("create", "odd", "--set", "retention.ms"), 2, "--set is 'retention.ms'; allowed is NAME=VALUE"),
         (("alter", "taken"), 2, "nothing to change was given"),
         (("alter", "taken", "--set", "a=b", "--unset", "a"), 2, "both set and unset"),
@@ -68,7 +68,7 @@ def test_a_dry_run_makes_nothing_but_finds_what_is_wrong(millpond: Command) -> N
         (("add-partitions", "taken", "--total", "1"), 2, "taken"),
         (("describe", "missing"), 3, "missing"),
         (("delete", "missing"), 3, "missing"),
-        (("list", "--output", "xml"), 2, "xml"),
+        (("list", "--output", "xml"), 2, "--output is 'xml'; allowed is table, json, yaml"),
     ],
 )
 def test_a_refusal_is_one_line_with_an_exit_code_of_its_own(

@@ -44,6 +44,8 @@ def test_topics_are_made_looked_at_changed_and_deleted(broker: InProcessBroker) 
             assert settings["cleanup.policy"].value == "compact"
             with pytest.raises(InvalidSetting, match="retention"):
                 await admin.alter_topic("orders", {"retention.ms": "long"})
+            with pytest.raises(WrongUse, match=r"retention\.ms is 5; values of settings are text, such as '5'"):
+                await admin.alter_topic("orders", {"retention.ms": 5})  # type: ignore[dict-item]
             await admin.delete_topic("bills")
             await admin.delete_topic("bills", missing_ok=True)
             for wrong in (admin.delete_topic("bills"), admin.describe_topic("bills"), admin.topic_configs("bills")):

@@ -372,6 +372,8 @@ def test_wrong_use_of_a_consumer_is_explained(broker: InProcessBroker) -> None:
         async with consumer:
             with pytest.raises(WrongUse, match="there is no orders-3"):
                 await consumer.assign(TopicPartition("orders", 3))
+            with pytest.raises(WrongUse, match="assign was given 'orders'; it takes partitions"):
+                await consumer.assign("orders")  # type: ignore[arg-type]
             with pytest.raises(UnknownTopicOrPartition, match="topic nowhere"):
                 await consumer.subscribe("nowhere")
             with pytest.raises(WrongUse, match="orders-0 is not assigned"):
@@ -387,3 +389,9 @@ def test_wrong_use_of_a_consumer_is_explained(broker: InProcessBroker) -> None:
     run(scenario())
     with pytest.raises(InvalidSetting, match="reset is 'first'; it is earliest, latest or error"):
         Consumer(reset="first")
+    with pytest.raises(InvalidSetting, match="group is 5; it is a text"):
+        Consumer(group=5)
+    with pytest.raises(InvalidSetting, match="there is no option 'group_id'; there are assignor, auto_commit"):
+        Consumer(group_id="kitchen")
+    with pytest.raises(InvalidSetting, match="topics has 5; names of topics are text"):
+        Consumer(topics=[5])  # type: ignore[list-item]

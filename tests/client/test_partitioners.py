@@ -1,5 +1,6 @@
 """Keys land where Kafka's own clients put them, and growth moves as few as it can."""
 
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -10,6 +11,8 @@ from hypothesis import strategies as st
 from millpond.client.hashing import jump, murmur2, murmur3
 from millpond.client.partitioners import RoundRobin, by_consistent_hash, by_murmur2, choose, named
 from millpond.model.errors import InvalidSetting, WrongUse
+
+GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "python-client.md"
 
 
 @pytest.mark.parametrize(
@@ -71,16 +74,19 @@ def test_a_partition_that_is_not_there_is_refused() -> None:
         choose(lambda topic, key, partitions: 7, "t", b"k", 3)
 
 
-def test_a_partitioner_that_a_package_offers_is_found_by_its_name(
+def test_the_partitioner_of_the_guide_is_installed_and_found_by_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    info = tmp_path / "by_colour-1.0.dist-info"
+    (function,) = re.findall(r"^def by_country\(.*?\n\n", GUIDE.read_text(), flags=re.DOTALL | re.MULTILINE)
+    (entry_point,) = re.findall(r"^by-country = \"(countries:\w+)\"$", GUIDE.read_text(), flags=re.MULTILINE)
+    info = tmp_path / "countries-1.0.dist-info"
     info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: by-colour\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[millpond.partitioners]\nby-colour = by_colour:choose\n")
-    (tmp_path / "by_colour.py").write_text("def choose(topic, key, partitions):\n    return len(key) % partitions\n")
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: countries\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[millpond.partitioners]\nby-country = {entry_point}\n")
+    (tmp_path / "countries.py").write_text(function)
     monkeypatch.syspath_prepend(tmp_path)
-    assert choose(named("by-colour"), "t", b"green", 4) == 1
+    by_country = named("by-country")
+    assert choose(by_country, "t", b"DE-17", 4) == choose(by_country, "t", b"DE-99", 4) == sum(b"DE") % 4
 
 
 def test_a_partitioner_nobody_offers_is_refused_with_those_there_are() -> None:

@@ -1,6 +1,7 @@
 """The producer against a real broker."""
 
 import asyncio
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer as ConfluentProducer
@@ -228,6 +229,20 @@ def test_a_broker_that_comes_back_is_sent_to_again_and_nothing_is_there_twice(tm
     assert found == [b"%d" % number for number in range(50)]
 
 
+WRONG_USES: list[tuple[dict[str, Any], str]] = [
+    ({"headers": {"waiter": "Ada"}}, "header waiter is of type str; values of headers are bytes"),
+    ({"headers": [("waiter", 7)]}, "header waiter is of type int; values of headers are bytes"),
+    ({"headers": {b"waiter": b"Ada"}}, "a header's name is b'waiter'; names of headers are text"),
+    ({"headers": ["waiter"]}, "headers has 'waiter'; it is pairs of a name and bytes, or a mapping"),
+    ({"headers": 7}, "headers is 7; it is pairs of a name and bytes, or a mapping"),
+    ({"partition": "0"}, "partition is '0'; it is a whole number"),
+    ({"timestamp": 1.5}, "timestamp is 1.5; it is a whole number of milliseconds since 1970"),
+    ({"timestamp": 2**63}, "timestamp is 9223372036854775808; it is a whole number"),
+    ({"topic": 5}, "topic is 5; it is a text"),
+    ({"topic": b"orders"}, "topic is b'orders'; it is a text"),
+]
+
+
 def test_wrong_use_is_explained(broker: InProcessBroker) -> None:
     broker.create_topic("orders", partitions=2)
 
@@ -244,6 +259,12 @@ def test_wrong_use_is_explained(broker: InProcessBroker) -> None:
                 await producer.send("orders", b"", partition=2)
             with pytest.raises(WrongUse, match="1 keys for 2 values"):
                 await producer.send_many("orders", [b"", b""], keys=[b"k"])
+            for wrong, said in WRONG_USES:
+                with pytest.raises(WrongUse, match=said):
+                    await producer.send(**{"topic": "orders", "value": b"", **wrong})
+            with pytest.raises(WrongUse, match=r"timestamp is 1\.5; it is a whole number of milliseconds since 1970"):
+                await producer.send_many("orders", [b""], timestamp=1.5)  # type: ignore[arg-type]
+            assert (await producer.send("orders", b"all the same", partition=0)).offset == 0, "nobody else suffers"
         with pytest.raises(ClientClosed):
             await producer.send("orders", b"")
 
@@ -268,6 +289,9 @@ def test_nobody_there_is_said_with_the_address() -> None:
         ({"compression": "zip"}, "compression is 'zip'"),
         ({"in_flight_max": 6}, "in_flight_max is 6; it is 1 to 5"),
         ({"partitioner": "by-colour"}, "partitioner is 'by-colour'"),
+        ({"batch_bytes": "many"}, "batch_bytes is 'many'; it is a number"),
+        ({"client_id": 7}, "client_id is 7; it is a text"),
+        ({"lingerms": 7}, "there is no option 'lingerms'; there are acks, backoff, batch_bytes"),
     ],
 )
 def test_settings_are_checked_at_the_door(options: dict[str, object], said: str) -> None:

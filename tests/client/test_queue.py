@@ -54,7 +54,13 @@ def test_messages_ask_things_of_their_queue(broker: InProcessBroker) -> None:
             first, second = await queue.receive(wait=10)
             assert dict(first.headers) == {"own": b"1", "millpond-priority": b"high", "millpond-ttl-ms": b"60000"}
             assert dict(second.headers) == {"millpond-priority": b"3", "millpond-ttl-ms": b"1500"}
-            wrong: list[dict[str, Any]] = [{"priority": "urgent"}, {"priority": 10}, {"ttl": 0}, {"delay": -1}]
+            wrong: list[dict[str, Any]] = [
+                {"priority": "urgent"},
+                {"priority": 10},
+                {"ttl": 0},
+                {"delay": -1},
+                {"ttl": "1m"},
+            ]
             for options in wrong:
                 with pytest.raises(InvalidSetting, match=next(iter(options))):
                     await queue.send(b"c", **options)
@@ -63,21 +69,30 @@ def test_messages_ask_things_of_their_queue(broker: InProcessBroker) -> None:
 
 
 def test_a_delay_holds_or_is_refused_and_is_never_forgotten(broker: InProcessBroker) -> None:
-    broker.create_topic("prompt")
+    """A topic that was never told delays, as over HTTP; one that was told not to is left as it is."""
+    broker.create_topic("never-told")
+    broker.create_topic("told-not-to", configs={"millpond.delay": "off"})
+    broker.create_topic("compacted", configs={"cleanup.policy": "compact"})
 
     async def work() -> None:
-        async with Queue(broker.bootstrap, "prompt") as queue:
-            with pytest.raises(WrongUse, match=r"set its millpond\.delay to on"):
-                await queue.send(b"later", delay=60)
-        async with Queue(broker.bootstrap, "made-for-it", group="workers") as queue:
-            await queue.send(b"later", delay=20)
-            await queue.send(b"now")
-            assert [each.value for each in await queue.receive(wait=10)] == [b"now"]
-            broker.clock.advance(20_000)
-            found: list[bytes | None] = []
-            while not found:
-                found = [each.value for each in await queue.receive(wait=10)]
-            assert found == [b"later"]
+        for topic in ("told-not-to", "compacted"):
+            async with Queue(broker.bootstrap, topic) as queue:
+                with pytest.raises(WrongUse, match=f"{topic} delays no messages; set its millpond.delay to on"):
+                    await queue.send(b"later", key=b"k", delay=60)
+        for topic in ("never-told", "made-for-it"):
+            async with Queue(broker.bootstrap, topic, group="workers") as queue:
+                sent = [
+                    await queue.send(b"later", delay=20),
+                    await queue.send(b"later", headers={"millpond-delay-ms": b"20000"}),
+                ]
+                await queue.send(b"now")
+                assert [each.value for each in await queue.receive(wait=10)] == [b"now"]
+                broker.clock.advance(20_000)
+                found: list[QueueMessage] = []
+                while len(found) < 2:
+                    found += await queue.receive(wait=10)
+                assert [each.value for each in found] == [b"later"] * 2
+                assert {each.message_id for each in found} == {f"{topic}/0/{each.offset}" for each in sent}
 
     asyncio.run(work())
 

@@ -17,6 +17,7 @@ from millpond.app.refusals import CannotStart
 from millpond.cli import exit_codes
 from millpond.cli.bench import BENCH_EXAMPLES, bench
 from millpond.cli.cluster import cluster
+from millpond.cli.complaints import complaint
 from millpond.cli.config import config
 from millpond.cli.consume import CONSUME_EXAMPLES, consume
 from millpond.cli.delay import delay
@@ -72,7 +73,7 @@ def _exit_code(arguments: list[str]) -> int:
         # Not in the framework's standalone mode: that draws boxes around what one line says.
         return app(arguments or ["--help"], prog_name="millpond", standalone_mode=False) or exit_codes.DONE
     except TyperException as error:
-        said = error.format_message().rstrip(".")
+        said = complaint(error)
         # Without a word it has shown its help, for want of a command.
         context = getattr(error, "ctx", None)
         command = "millpond" if context is None else context.command_path

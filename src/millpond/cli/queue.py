@@ -174,6 +174,24 @@ def nack(
 
 
 @queue.command(
+    epilog=examples("millpond queue extend jobs --group kitchen --for 10m AYhWFxLo5SFq_L0Ew0AhLvcAAAAAAAAAAAAAAAA")
+)
+def extend(
+    topic: Name,
+    receipts: Receipts,
+    group: Group,
+    span: Annotated[str, Option("--for", help=f"From now on: {Span}.", metavar="SPAN")],
+    http: Door = DOOR,
+    timeout: Timeout = 10.0,
+    output: Shown = Output.TABLE,
+) -> None:
+    """Keep messages longer: nobody else receives them meanwhile."""
+    rest: dict[str, object] = {"group": group, "visibility_ms": parse_span("--for", span)}
+    count = _settle(http, topic, timeout, "extend", receipts, rest)
+    show({"settled": count}, output, f"{count} message{'' if count == 1 else 's'} kept for {span}")
+
+
+@queue.command(
     epilog=examples("millpond queue stats jobs --group kitchen", "millpond queue stats jobs -g kitchen -o json")
 )
 def stats(topic: Name, group: Group, http: Door = DOOR, timeout: Timeout = 10.0, output: Shown = Output.TABLE) -> None:

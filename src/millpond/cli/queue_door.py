@@ -60,12 +60,16 @@ class QueueDoor:
             answer = connection.getresponse()
             content = answer.read()
         except (OSError, HTTPException) as error:
-            raise BrokerUnreachable(f"the HTTP door at {connection.host}:{connection.port} ended: {error}") from None
+            place = f"{connection.host}:{connection.port}"
+            raise BrokerUnreachable(
+                f"what listens at {place} gave no answer of HTTP ({error}); a broker's HTTP door is "
+                "at 127.0.0.1:8080 unless it was told otherwise: name it with --http"
+            ) from None
         try:
             document = json.loads(content)
         except ValueError:
             raise BrokerUnreachable(
-                f"what answers at {connection.host}:{connection.port} is no broker of Millpond's"
+                f"what answers at {connection.host}:{connection.port} is no broker of Millpond's; name one with --http"
             ) from None
         if answer.status < 300:
             return document

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Literal, Self, TypeVar
 
-from millpond.client.admin_delays import DelayAdmin, DelayPage
+from millpond.client.admin_delays import DELAY_SETTING, DelayAdmin, DelayPage
 from millpond.client.admin_groups import GroupDescription, Groups, PartitionLag, Target
 from millpond.client.cluster import Cluster
 from millpond.client.offsets import EARLIEST, LATEST, offsets_at
 from millpond.client.refusals import NONE, refusal
 from millpond.client.settings import ClientSettings
-from millpond.model.errors import ClientClosed, TopicAlreadyExists, UnknownTopicOrPartition
+from millpond.model.errors import ClientClosed, TopicAlreadyExists, UnknownTopicOrPartition, WrongUse
 from millpond.model.ids import Offset, TopicPartition
 from millpond.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -155,6 +155,7 @@ class Admin:
         validate_only: bool = False,
     ) -> None:
         """-1 leaves a number to the cluster."""
+        _check_texts(configs or {})
         topic = CreatableTopic(
             name=name,
             num_partitions=partitions,
@@ -319,6 +320,7 @@ class Admin:
         await self._try(lambda: self._alter(GROUP_RESOURCE, group, configs, f"group {group}"))
 
     async def _alter(self, kind: int, name: str, configs: Mapping[str, str | None], of: str) -> None:
+        _check_texts(configs)
         changes = [
             AlterableConfig(name=key, config_operation=DELETE if value is None else SET, value=value)
             for key, value in configs.items()
@@ -381,6 +383,23 @@ class Admin:
 
     # Delayed messages
 
+    async def let_delay(self, topic: str) -> None:
+        """So that what is sent there with a delay is delayed, from now on: a topic that is not there is made, and one
+        that was never told whether it delays messages does. One that was told not to stays as it is; `WrongUse`."""
+        if topic not in await self.topics():
+            await self.create_topic(topic, configs={DELAY_SETTING: "on"}, exist_ok=True)
+        configs = await self.topic_configs(topic)
+        setting = configs.get(DELAY_SETTING)
+        if setting is None:
+            raise WrongUse(f"topic {topic} cannot delay messages: its brokers have no setting {DELAY_SETTING}")
+        if setting.value != "on":
+            if not setting.is_default or "compact" in (configs["cleanup.policy"].value or ""):
+                raise WrongUse(
+                    f"topic {topic} delays no messages; set its {DELAY_SETTING} to on, without the policy compact"
+                )
+            await self.alter_topic(topic, {DELAY_SETTING: "on"})
+        await self._delays.wait_on(topic)
+
     async def delays(
         self, topic: str, *, partition: int | None = None, after: str | None = None, count: int = 100
     ) -> DelayPage:
@@ -399,6 +418,12 @@ class Admin:
     @property
     def _timeout_ms(self) -> int:
         return int(self._settings.request_seconds_max * 1000)
+
+
+def _check_texts(configs: Mapping[str, str | None]) -> None:
+    for name, value in configs.items():
+        if value is not None and not isinstance(value, str):
+            raise WrongUse(f"{name} is {value!r}; values of settings are text, such as {str(value).lower()!r}")
 
 
 def _check(code: int, reason: str | None, *, of: str) -> None:

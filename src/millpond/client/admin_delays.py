@@ -1,21 +1,26 @@
 """Delayed messages, as an operator looks after them: which wait, cancelled, due at another moment.
 
 A message goes by its id, `topic/partition/offset`, which its producer was told as an offset.
-Each call is one try: admin.py, and the HTTP door, which drive this, try again.
+Each call is one try: admin.py, and the other doors, which drive this, try again.
 """
 
+import asyncio
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from millpond.client.cluster import Cluster
 from millpond.client.refusals import refusal
-from millpond.model.errors import InvalidRequest, UnknownTopicOrPartition
+from millpond.model.errors import InvalidRequest, MillpondError, PolicyViolation, UnknownTopicOrPartition
 from millpond.model.ids import TopicPartition
 from millpond.protocol.messages.alter_delay import CANCEL, AlterDelayRequest, AlterDelayResponse
 from millpond.protocol.messages.fields import Message
 from millpond.protocol.messages.list_delays import ListDelaysRequest, ListDelaysResponse
 
 NOT_LEADER: Final = 6
+DELAY_SETTING: Final = "millpond.delay"
+"""Of a topic: whether it delays messages."""
+PATIENCE_SECONDS: Final = 10.0
+PAUSE_SECONDS: Final = 0.05
 
 Response = TypeVar("Response", bound=Message)
 
@@ -69,6 +74,19 @@ class DelayAdmin:
             pending += answer.pending
             found += [Delayed(each.due, at, each.id, each.is_recurring) for each in answer.messages]
         return DelayPage(pending, sorted(found)[:count])
+
+    async def wait_on(self, topic: str) -> None:
+        """Returns when every leader has heard that the topic delays: one that has not delivers messages at once."""
+        loop = asyncio.get_running_loop()
+        patience = loop.time() + PATIENCE_SECONDS
+        while True:
+            try:
+                await self.page(topic, partition=None, after=None, count=1)
+                return
+            except MillpondError as error:
+                if loop.time() >= patience or not (error.retriable or isinstance(error, PolicyViolation)):
+                    raise
+            await asyncio.sleep(PAUSE_SECONDS)
 
     async def alter(self, message_id: str, due_ms: int | None) -> None:
         """None cancels it."""

@@ -416,6 +416,7 @@ class Admin(_Face[AsyncAdmin]):
     reset_group = _waiting(AsyncAdmin.reset_group)
     delete_group = _waiting(AsyncAdmin.delete_group)
     cluster = _waiting(AsyncAdmin.cluster)
+    let_delay = _waiting(AsyncAdmin.let_delay)
     delays = _waiting(AsyncAdmin.delays)
     cancel_delay = _waiting(AsyncAdmin.cancel_delay)
     reschedule_delay = _waiting(AsyncAdmin.reschedule_delay)

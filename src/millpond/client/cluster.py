@@ -187,7 +187,7 @@ class Cluster:
             refused = await self.refresh([name], create=create)
             code = refused.get(name, 0)
             if code:
-                raise refusal(code, "there is no such topic" if code == 3 else None, of=f"topic {name}")
+                raise refusal(code, None, of=f"topic {name}")
             return self.view.topics[name]
 
         return await self.retrying(look, seconds_max=self.settings.metadata_seconds_max)

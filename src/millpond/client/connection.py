@@ -165,7 +165,11 @@ class BrokerConnection:
                 future.exception()  # whoever waits is told; if nobody does, that is no news
 
     def _gone(self) -> BrokerUnreachable:
-        return BrokerUnreachable(f"the connection to {self.address} ended before the answer came")
+        # Until it has answered once, one version is known: that of the first question.
+        hint = (
+            "" if len(self._versions) > 1 else "; it stops at the moment, or this is not its port for Kafka's protocol"
+        )
+        return BrokerUnreachable(f"the connection to {self.address} ended before the answer came{hint}")
 
 
 @cache

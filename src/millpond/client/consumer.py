@@ -25,7 +25,7 @@ from millpond.client.messages import Message
 from millpond.client.offsets import EARLIEST, LATEST, offsets_at
 from millpond.client.positions import UNKNOWN, Held, Positions
 from millpond.client.processing import Handler, Order, Processing
-from millpond.client.settings import ClientSettings, ConsumerSettings
+from millpond.client.settings import ClientSettings, ConsumerSettings, check, check_options
 from millpond.model.errors import ClientClosed, MillpondError, OffsetOutOfRange, UnknownMember, WrongUse
 from millpond.model.ids import Offset, TopicPartition
 
@@ -49,11 +49,15 @@ class Consumer:
 
         `on_revoked` is called while the partitions are still this consumer's, unless they were taken from it.
         """
+        check_options(options, ConsumerSettings, ClientSettings)
         client = {name: value for name, value in options.items() if name in _CLIENT_OPTIONS}
         own = {name: value for name, value in options.items() if name not in _CLIENT_OPTIONS}
         self._client_settings = ClientSettings.of(bootstrap, client)
         self._settings = ConsumerSettings(**own)
-        self._first = Subscription(frozenset([topics] if isinstance(topics, str) else topics), pattern)
+        named = [topics] if isinstance(topics, str) else list(topics)
+        for each in named:
+            check(isinstance(each, str), f"topics has {each!r}; names of topics are text")
+        self._first = Subscription(frozenset(named), pattern)
         self._interceptors = Interceptors(self._settings.interceptors)
         self._is_seen = self._interceptors.see_receives
         self._on_assigned = on_assigned
@@ -158,6 +162,9 @@ class Consumer:
             raise WrongUse(
                 "this consumer has subscribed, and its group assigns; use another consumer to assign by hand"
             )
+        for at in partitions:
+            if not isinstance(at, TopicPartition):
+                raise WrongUse(f'assign was given {at!r}; it takes partitions, such as TopicPartition("orders", 0)')
         for name in sorted({at.topic for at in partitions}):
             topic = await self._cluster.topic(name)
             for at in partitions:

@@ -26,7 +26,7 @@ from millpond.client.messages import RecordMetadata, Written
 from millpond.client.outbox import Outbox
 from millpond.client.partitioners import choose
 from millpond.client.sender import Sender
-from millpond.client.settings import ClientSettings, ProducerSettings
+from millpond.client.settings import ClientSettings, ProducerSettings, check_options
 from millpond.model.errors import ClientClosed, MillpondError, WrongUse
 from millpond.model.ids import TimestampMs, TopicPartition
 from millpond.protocol.records import Headers, NewRecord
@@ -43,6 +43,7 @@ _NEW_RECORD: Final[Any] = partial(tuple.__new__, NewRecord)
 class Producer:
     def __init__(self, bootstrap: str | Sequence[str] = "localhost:9092", **options: Any) -> None:  # noqa: ANN401
         """The options are those of `ProducerSettings` and `ClientSettings`."""
+        check_options(options, ProducerSettings, ClientSettings)
         client = {name: value for name, value in options.items() if name in _CLIENT_OPTIONS}
         own = {name: value for name, value in options.items() if name not in _CLIENT_OPTIONS}
         self._client_settings = ClientSettings.of(bootstrap, client)
@@ -147,6 +148,8 @@ class Producer:
         if (value is not None and type(value) is not bytes) or (key is not None and type(key) is not bytes):
             raise _not_bytes(value if type(value) is not bytes and value is not None else key)
         paired = _pairs(headers) if headers else ()
+        if timestamp is not None:
+            _check_timestamp(timestamp)
         size = record_bytes(value, key, paired)
         if not self._is_open or topic not in self._places:
             await self._learn(topic)
@@ -191,6 +194,8 @@ class Producer:
             await self._learn(topic)
         if self._is_seen:
             return await self._send_many_seen(topic, values, keys, partition, timestamp)
+        if timestamp is not None:
+            _check_timestamp(timestamp)
         stamp = TimestampMs(self._wall_ms() if timestamp is None else timestamp)
         batches: list[Batch] = []
         values, keyed = iter(values), None if keys is None else iter(keys)
@@ -242,6 +247,8 @@ class Producer:
 
     async def _learn(self, topic: str) -> None:
         self._check_open()
+        if not isinstance(topic, str):
+            raise WrongUse(f"topic is {topic!r}; it is a text")
         found = await self._cluster.topic(topic, create=self._settings.create_topics)
         self._places[topic] = tuple(TopicPartition(topic, number) for number in range(len(found.partitions)))
 
@@ -253,6 +260,8 @@ class Producer:
             partition = choose(self._partitioner, topic, key, len(places))
             if partition is None:
                 return self._stick(topic, places)
+        elif not isinstance(partition, int):
+            raise WrongUse(f"partition is {partition!r}; it is a whole number")
         elif not 0 <= partition < len(places):
             raise WrongUse(f"topic {topic} has partitions 0 to {len(places) - 1}; there is no {partition}")
         return places[partition]
@@ -376,11 +385,32 @@ class Producer:
 
 
 _NOTHING: Final = object()
+TIMESTAMP_MAX: Final = 2**63 - 1
 
 
 def _pairs(headers: GivenHeaders) -> Headers:
-    pairs = headers.items() if isinstance(headers, Mapping) else headers
+    """Checked here: in a batch a wrong one would be found too late, and would hold up all others."""
+    expected = "it is pairs of a name and bytes, or a mapping"
+    try:
+        pairs: tuple[Any, ...] = tuple(headers.items() if isinstance(headers, Mapping) else headers)
+    except TypeError:
+        raise WrongUse(f"headers is {headers!r}; {expected}") from None
+    for pair in pairs:
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise WrongUse(f"headers has {pair!r}; {expected}")
+        name, value = pair
+        if not isinstance(name, str):
+            raise WrongUse(f"a header's name is {name!r}; names of headers are text")
+        if value is not None and not isinstance(value, bytes):
+            raise WrongUse(
+                f"header {name} is of type {type(value).__name__}; values of headers are bytes, so encode it"
+            )
     return tuple((name, value) for name, value in pairs)
+
+
+def _check_timestamp(timestamp: object) -> None:
+    if not isinstance(timestamp, int) or not -1 <= timestamp <= TIMESTAMP_MAX:
+        raise WrongUse(f"timestamp is {timestamp!r}; it is a whole number of milliseconds since 1970")
 
 
 def _not_bytes(value: object) -> WrongUse:

@@ -35,7 +35,11 @@ from millpond.protocol.records import Headers
 POLL_WAIT_MS: Final = 250
 """What is acknowledged meanwhile waits so long at most: a broker answers a connection in order."""
 ITERATION_SECONDS: Final = 5.0
-DELAY_SETTING: Final = "millpond.delay"
+DELAY: Final = "millpond-delay-ms"
+ASKING_FOR_DELAY: Final = frozenset({DELAY, "millpond-deliver-at", "millpond-cron"})
+MESSAGE_ID: Final = "millpond-message-id"
+PRIORITY: Final = "millpond-priority"
+TTL: Final = "millpond-ttl-ms"
 STALE_PART: Final = 0.5
 """Of the lease: what has waited longer than this part of it is made to last before it is handed out."""
 
@@ -76,7 +80,12 @@ class QueueMessage:
 
     @property
     def message_id(self) -> str:
-        return f"{self.topic}/{self.partition}/{self.offset}"
+        """Of one that was delayed, the one that its sender was told, as over HTTP."""
+        place = f"{self.topic}/{self.partition}/"
+        for name, value in self.headers:
+            if name == MESSAGE_ID and value is not None and value.startswith(place.encode()):
+                return value.decode(errors="replace")
+        return f"{place}{self.offset}"
 
     @property
     def is_settled(self) -> bool:
@@ -226,27 +235,24 @@ class Queue:
         priority: Priority | None = None,
         ttl: float | None = None,
     ) -> RecordMetadata:
-        """Returns when it is kept. `delay` and `ttl` are in seconds; `priority` is high, normal or low, or 9 to 0."""
+        """Returns when it is kept. `delay` and `ttl` are in seconds; `priority` is high, normal or low, or 9 to 0.
+
+        A topic that was never told whether it delays messages does, once one is sent with a delay.
+        """
         self._check_open()
-        asked = _asked(delay, priority, ttl)
-        if delay is not None and not self._delays:
+        pairs = headers.items() if isinstance(headers, Mapping) else headers
+        headers = [*pairs, *_asked(delay, priority, ttl)]
+        if not self._delays and any(name in ASKING_FOR_DELAY for name, _ in headers):
             await self._require_delays()
-        if asked:
-            pairs = headers.items() if isinstance(headers, Mapping) else headers
-            headers = [*pairs, *asked]
         if self._producer is None:
             self._producer = self._loop.create_task(self._start_producer())
         producer = await asyncio.shield(self._producer)
         return await producer.send(self.topic, value, key=key, headers=headers)
 
     async def _require_delays(self) -> None:
-        """A topic without delays would ignore what is asked of it; one that is not there is made with them."""
+        """A topic without delays would deliver at once what is to come later."""
         async with Admin(self._bootstrap, **self._options) as admin:
-            if self.topic not in await admin.topics():
-                await admin.create_topic(self.topic, configs={DELAY_SETTING: "on"}, exist_ok=True)
-            setting = (await admin.topic_configs(self.topic)).get(DELAY_SETTING)
-        if setting is None or setting.value != "on":
-            raise WrongUse(f"topic {self.topic} delays no messages; set its {DELAY_SETTING} to on first")
+            await admin.let_delay(self.topic)
         self._delays = True
 
     async def _start_producer(self) -> Producer:
@@ -446,6 +452,8 @@ def _is_session_code(error: MillpondError) -> bool:
 
 def _asked(delay: float | None, priority: Priority | None, ttl: float | None) -> list[tuple[str, bytes]]:
     """What a message asks of its queue, as headers."""
+    for name, span in (("delay", delay), ("ttl", ttl)):
+        check(span is None or isinstance(span, int | float), f"{name} is {span!r}; it is a number of seconds")
     check(delay is None or delay >= 0, f"delay is {delay}; it is at least 0 seconds")
     check(ttl is None or ttl > 0, f"ttl is {ttl}; it is more than 0 seconds")
     check(
@@ -454,9 +462,9 @@ def _asked(delay: float | None, priority: Priority | None, ttl: float | None) ->
     )
     asked: list[tuple[str, bytes]] = []
     if delay is not None:
-        asked.append(("millpond-delay-ms", b"%d" % round(delay * 1000)))
+        asked.append((DELAY, b"%d" % round(delay * 1000)))
     if priority is not None:
-        asked.append(("millpond-priority", str(priority).encode()))
+        asked.append((PRIORITY, str(priority).encode()))
     if ttl is not None:
-        asked.append(("millpond-ttl-ms", b"%d" % max(1, round(ttl * 1000))))
+        asked.append((TTL, b"%d" % max(1, round(ttl * 1000))))
     return asked

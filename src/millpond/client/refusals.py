@@ -9,6 +9,7 @@ from typing import Final
 
 from millpond.model import errors
 from millpond.model.errors import MillpondError, RefusedByBroker
+from millpond.model.topic_names import TOPIC_NAME_ALLOWED
 from millpond.telemetry.kafka_errors import error_name
 
 NONE: Final = 0
@@ -68,11 +69,12 @@ _CLASSES[5] = errors.NotLeader  # LEADER_NOT_AVAILABLE
 _CLASSES[14] = _CLASSES[16] = errors.CoordinatorUnavailable
 
 _REASONS: Final = {
-    3: "there is no such topic or partition",
+    3: "there is no such topic or partition; create it first, or look for its name among the topics there are",
+    17: f"this is no name for a topic; allowed are {TOPIC_NAME_ALLOWED}",
     25: "the group has no such member, or has other members",
     36: "a topic of this name is there already",
     68: "it has members; stop them first",
-    69: "there is no such group",
+    69: "there is no such group; it is there once somebody has joined it, or committed for it",
 }
 """For answers without words."""
 

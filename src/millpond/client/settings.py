@@ -5,8 +5,8 @@ Pure but for two defaults, the machine's wall clock and its chance, which tests 
 
 import random
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from typing import Any, Final, Literal
 
 from millpond.client.addresses import parse_addresses
@@ -35,6 +35,23 @@ def check(condition: bool, text: str) -> None:
         raise InvalidSetting(text)
 
 
+_KINDS: Final[dict[Any, tuple[Any, str]]] = {
+    int: ((int, float), "a number"),
+    float: ((int, float), "a number"),
+    str: (str, "a text"),
+    str | None: ((str, type(None)), "a text"),
+}
+
+
+def check_options(options: Mapping[str, object], *classes: type[Any]) -> None:
+    """What a client is told by name: that there is such an option, and that it is of its kind."""
+    known = {each.name: each for cls in classes for each in fields(cls) if each.name != "bootstrap"}
+    for name, value in options.items():
+        check(name in known, f"there is no option {name!r}; there are {', '.join(sorted(known))}")
+        kind, word = _KINDS.get(known[name].type, (object, ""))
+        check(isinstance(value, kind), f"{name} is {value!r}; it is {word}")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSettings:
     """Of every client."""
@@ -54,6 +71,7 @@ class ClientSettings:
 
     @classmethod
     def of(cls, bootstrap: str | Sequence[str], options: dict[str, Any]) -> "ClientSettings":
+        check_options(options, cls)
         settings = cls(bootstrap=tuple(parse_addresses(bootstrap)), **options)
         for name in ("connect_seconds_max", "request_seconds_max", "retry_seconds_max", "metadata_seconds_max"):
             value = getattr(settings, name)

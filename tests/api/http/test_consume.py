@@ -121,7 +121,7 @@ def test_compressed_batches_are_read_and_cut_where_asked(broker: InProcessBroker
         ("topic=filled&partition=-1", 400, "invalid_field", "partition"),
         ("topic=filled&offset=-1", 400, "invalid_field", "offset"),
         ("topic=filled&offset=1e3", 400, "invalid_field", "offset"),
-        ("topic=filled&offset=11", 416, "offset_out_of_range", None),
+        ("topic=filled&offset=11", 416, "offset_out_of_range", "offset"),
         ("topic=filled&count=0", 400, "invalid_field", "count"),
         ("topic=filled&count=10001", 400, "invalid_field", "count"),
         ("topic=filled&wait_ms=30001", 400, "invalid_field", "wait_ms"),

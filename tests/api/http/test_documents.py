@@ -59,6 +59,18 @@ def test_every_route_is_described(door: Door) -> None:
     assert len(set(operations)) == len(operations)
 
 
+def test_what_stands_below_a_field_is_told_and_every_call_has_its_section(door: Door) -> None:
+    described = door.done("GET", "/openapi.json")
+    schemas = described["components"]["schemas"]
+    assert schemas["Growth"]["properties"]["total"]["description"] == "How many the topic shall have."
+    assert schemas["Extension"]["properties"]["visibility_ms"]["description"] == "From now on."
+    assert schemas["Delivered"]["properties"]["timestamp"]["description"].startswith("Milliseconds since 1970")
+    asked = {each["name"]: each.get("description") for each in described["paths"]["/consume"]["get"]["parameters"]}
+    assert asked["timestamp"] == "In the place of an offset: the first message that is not older."
+    sections = {each["name"] for each in described["tags"]}
+    assert {each["tags"][0] for methods in described["paths"].values() for each in methods.values()} == sections
+
+
 def test_every_route_is_in_the_guide() -> None:
     guide = GUIDE.read_text()
     for route in ROUTES:

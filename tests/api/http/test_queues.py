@@ -12,6 +12,8 @@ from confluent_kafka.admin._resource import ResourceType
 from millpond.api.anywhere.receipts import draw_holder, lease_of, receipt, stem
 from millpond.broker.drivers.queue_partition import Held, Taken, Want
 from millpond.broker.operations.queues import Lease, runs_of
+from millpond.client.blocking import Queue as BlockingQueue
+from millpond.model.errors import WrongUse
 from millpond.testing.broker import InProcessBroker
 from tests.api.http.asking import AS_BINARY, Answered, Door
 
@@ -161,6 +163,15 @@ def test_a_delay_is_never_passed_over_by_a_topic_that_was_not_told_to_delay(queu
     assert refused(off, "messages", {"value": "a", "delay_ms": 1}) == (400, "delays_are_off", "delay_ms")
     assert refused(off, "messages", [{"value": "a", "deliver_at": 1}]) == (400, "delays_are_off", "[0].deliver_at")
     assert off.receive() == []
+
+
+def test_a_cluster_that_was_told_not_to_delay_is_not_talked_into_it() -> None:
+    with InProcessBroker(http=True, configs={"millpond.delay": "off"}) as broker:
+        broker.create_topic("plain")
+        queue = Queue(broker, Door(broker.broker.http_port), "plain")
+        assert refused(queue, "messages", {"value": "a", "delay_ms": 1}) == (400, "delays_are_off", "delay_ms")
+        with BlockingQueue(broker.bootstrap, "plain") as other, pytest.raises(WrongUse, match="delays no messages"):
+            other.send(b"a", delay=1)
 
 
 def test_a_delayed_message_goes_by_the_id_its_sender_was_told(queue: Queue) -> None:

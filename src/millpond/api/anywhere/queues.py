@@ -26,7 +26,7 @@ from millpond.broker.drivers.queue_links import Depth, Saying
 from millpond.broker.drivers.queue_partition import Want
 from millpond.broker.node import Node
 from millpond.broker.operations import queues
-from millpond.client.admin_delays import DelayAdmin
+from millpond.client.admin_delays import DELAY_SETTING, DelayAdmin
 from millpond.core.delivery.delay_headers import ASKING, DELIVER_AT, plan
 from millpond.core.delivery.delay_headers import DELAY as DELAY_MS
 from millpond.core.delivery.headers import PRIORITY, TTL_MS
@@ -37,7 +37,7 @@ from millpond.core.metadata.controller import NewTopic, create_topics
 from millpond.core.metadata.decisions import Refused
 from millpond.core.metadata.image import Topic
 from millpond.core.metadata.topic_configs import effective
-from millpond.model.errors import InvalidRecord, LeaseLost, MillpondError, PolicyViolation, TopicAlreadyExists
+from millpond.model.errors import InvalidRecord, LeaseLost, MillpondError, TopicAlreadyExists
 from millpond.model.ids import TopicPartition
 from millpond.model.limits import (
     MIB,
@@ -57,9 +57,6 @@ GROUP_CHARS_MAX: Final = 249
 ERROR_CHARS_MAX: Final = 10_000
 """Of an error that comes with a message; what is kept of it is less."""
 
-DELAY: Final = "millpond.delay"
-PATIENCE_SECONDS: Final = 10.0
-PAUSE_SECONDS: Final = 0.05
 NO_RECEIPT: Final = "which is no receipt of this broker's; send one as it was received"
 
 _PRIORITIES: Final = frozenset({b"high", b"normal", b"low"})
@@ -121,6 +118,8 @@ class Settlement(NamedTuple):
         """Where some were refused."""
         refused = self.refused
         first = self.errors[refused[0]]
+        if len(self.errors) == 1:
+            return f"the receipt was refused: {first}"
         return f"{len(refused)} of {len(self.errors)} receipts were refused, the others are settled; the first: {first}"
 
 
@@ -183,28 +182,19 @@ def _check_header(name: str, text: bytes, caps: Caps) -> None:
 async def let_delay(node: Node, neighbours: Neighbours, topic: Topic, field: str) -> None:
     """Who asks for a delay is not answered with a message that comes at once: a topic that was never told whether it
     delays does from now on, one that was told not to is no place for the message."""
-    config = effective(topic.configs, layers(node.image, node.static, broker=node.node_id).merged())
+    defaults = layers(node.image, node.static, broker=node.node_id).merged()
+    config = effective(topic.configs, defaults)
     if config.delay:
         return
-    if config.compact or topic.configs.get(DELAY) is not None:
-        detail = f"the topic {topic.name} delays no messages; set its {DELAY} to on, without the policy compact"
+    if config.compact or DELAY_SETTING in topic.configs or DELAY_SETTING in defaults:
+        detail = f"the topic {topic.name} delays no messages; set its {DELAY_SETTING} to on, without the policy compact"
         raise Refusal(400, "delays_are_off", detail, field=field)
-    wanted = AlterConfigs(target=topic.name, items=(ConfigItem(DELAY, "on"),))
+    wanted = AlterConfigs(target=topic.name, items=(ConfigItem(DELAY_SETTING, "on"),))
     decision = await node.metadata.decide(lambda image: alter_configs(image, [wanted], static=node.static))
     for answer in decision.answers:
         if isinstance(answer, Refused):
             raise answer.error
-    # A leader that has not heard of it would deliver the message at once.
-    loop = asyncio.get_running_loop()
-    patience = loop.time() + PATIENCE_SECONDS
-    while True:
-        try:
-            await DelayAdmin(neighbours.cluster).page(topic.name, partition=None, after=None, count=1)
-            return
-        except MillpondError as error:
-            if loop.time() >= patience or not (error.retriable or isinstance(error, PolicyViolation)):
-                raise
-        await asyncio.sleep(PAUSE_SECONDS)
+    await DelayAdmin(neighbours.cluster).wait_on(topic.name)
 
 
 def check_count(count: int) -> None:
@@ -251,7 +241,7 @@ async def _make_queue(node: Node, name: str) -> None:
     """Where the cluster makes topics for those who write to them; raises the refusal otherwise."""
     if value_of("auto.create.topics.enable", node.static) is not True:
         raise no_such_topic(name)
-    wanted = NewTopic(name=name, configs=((DELAY, "on"),))
+    wanted = NewTopic(name=name, configs=((DELAY_SETTING, "on"),))
     decision = await node.metadata.decide(
         lambda image: create_topics(image, [wanted], static=node.static, rng=node.rng)
     )

@@ -18,7 +18,7 @@ from millpond.api.anywhere.reading import Reading
 from millpond.api.anywhere.refusals import Refusal
 from millpond.api.http.connection import Answer, Request
 from millpond.api.http.openapi import OpenApi
-from millpond.api.http.problems import problem, reply_to
+from millpond.api.http.problems import Blames, problem, reply_to
 from millpond.api.http.replies import JSON, Reply
 from millpond.api.http.routes import (
     cluster,
@@ -82,16 +82,18 @@ class Application:
         self._loop = asyncio.get_running_loop()
 
     def handle(self, request: Request, answer: Answer) -> "asyncio.Task[None] | None":
+        blames: Blames = {}
         try:
             if self._is_local and not _is_of_this_machine(request.headers.get(b"host", b"")):
                 raise Refusal(421, "foreign_host", "this door is for this machine alone; ask localhost", field="host")
             found = self._table.find(request.method, request.path)
             if found.route.quick is None:
                 return self._loop.create_task(self._call(found, request, answer))
+            blames = found.route.blames
             work = found.route.quick(self._services, request, answer)
-            return None if work is None else self._loop.create_task(self._finish(work, answer))
+            return None if work is None else self._loop.create_task(self._finish(work, blames, answer))
         except Exception as error:
-            answer(self._reply_to(error))
+            answer(self._reply_to(error, blames))
             return None
 
     async def _call(self, found: Found, request: Request, answer: Answer) -> None:
@@ -106,18 +108,18 @@ class Application:
             else:
                 reply = Reply(route.status, JSON, msgspec.json.encode(result) + b"\n")
         except Exception as error:
-            reply = self._reply_to(error)
+            reply = self._reply_to(error, route.blames)
         answer(reply)
 
-    async def _finish(self, work: Coroutine[Any, Any, None], answer: Answer) -> None:
+    async def _finish(self, work: Coroutine[Any, Any, None], blames: Blames, answer: Answer) -> None:
         try:
             await work
         except Exception as error:
-            answer(self._reply_to(error))
+            answer(self._reply_to(error, blames))
 
-    def _reply_to(self, error: Exception) -> Reply:
+    def _reply_to(self, error: Exception, blames: Blames) -> Reply:
         if isinstance(error, MillpondError | Refusal):
-            return reply_to(error)
+            return reply_to(error, blames)
         self._on_error(error)
         return problem(500, "internal_error", "the broker failed to answer; its log says why")
 

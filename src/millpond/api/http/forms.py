@@ -92,7 +92,7 @@ class NewHeader(Struct, forbid_unknown_fields=True, gc=False):
 class NewMessage(Struct, forbid_unknown_fields=True, gc=False):
     topic: TopicName
     value: Annotated[Raw, Meta(examples=["one coffee"])]
-    """Any JSON; what becomes of it is the content type's."""
+    """What becomes of it is the content type's: the bytes of a text, JSON as it stands, or base64."""
     key: Annotated[Raw, Meta(examples=["table 4"])] = msgspec.field(default_factory=lambda: NOTHING)
     partition: Partition | None = None
     """Chosen by the key, as Kafka's clients do, where it is left out."""

@@ -1,6 +1,6 @@
-"""OpenAPI 3.1, written from the routes and the types they take and give.
+"""OpenAPI 3.1, written from the routes, the types they take and give, and what stands below the fields of these.
 
-Pure. Driven by the route that shows it.
+Driven by the route that shows it.
 """
 
 import re
@@ -11,6 +11,7 @@ import msgspec
 
 from millpond import __version__
 from millpond.api.http.forms import INT32_MAX, INT64_MAX
+from millpond.api.http.notes import notes_of, structs_in
 from millpond.api.http.problems import PROBLEM_JSON, Problem
 from millpond.api.http.replies import JSON
 from millpond.api.http.routing import Route
@@ -22,6 +23,17 @@ _IN_PATHS: Final[dict[str, dict[str, Any]]] = {
     "offset": {"type": "integer", "minimum": 0, "maximum": INT64_MAX, "examples": [42]},
 }
 _REFERENCE: Final = "#/components/schemas/{name}"
+_SECTIONS: Final = {
+    "Messages": ("produce", "consume", "tail"),
+    "Members of groups": ("subscribe",),
+    "Topics": ("topics",),
+    "Groups": ("groups",),
+    "Queues": ("queues", "dead_letters"),
+    "Delays": ("delays",),
+    "The cluster": ("cluster", "health"),
+}
+"""By the modules of the routes."""
+_SECTION_OF: Final = {module: section for section, modules in _SECTIONS.items() for module in modules}
 
 
 class OpenApi:
@@ -34,22 +46,33 @@ class OpenApi:
         schemas, components = msgspec.json.schema_components([*kinds, Problem], ref_template=_REFERENCE)
         by_kind = {id(kind): schema for kind, schema in zip([*kinds, Problem], schemas, strict=True)}
         asked = {query: msgspec.json.schema(query)["$defs"][query.__name__] for query in queries}
+        for kind in [*kinds, *queries, Problem]:
+            for struct in structs_in(kind):
+                _annotate(asked[struct] if struct in asked else components[struct.__name__], struct)
         paths: dict[str, dict[str, Any]] = {}
         for route in self._routes:
             paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, by_kind, asked)
         return {
             "openapi": "3.1.0",
             "info": {"title": "Millpond", "version": __version__},
+            "tags": [{"name": section} for section in _SECTIONS],
             "paths": paths,
             "components": {"schemas": components},
         }
 
 
+def _annotate(schema: dict[str, Any], struct: type) -> None:
+    for name, note in notes_of(struct).items():
+        schema["properties"][name]["description"] = note
+
+
 def _operation(route: Route, schemas: dict[int, Any], asked: dict[Any, Any]) -> dict[str, Any]:
     function = route.handler or route.quick
     assert function is not None
+    module = function.__module__.rpartition(".")[2]
     operation: dict[str, Any] = {
-        "operationId": f"{function.__module__.rpartition('.')[2]}_{function.__name__}",
+        "operationId": f"{module}_{function.__name__}",
+        "tags": [_SECTION_OF[module]],
         "summary": route.summary,
         "responses": _responses(route, schemas),
     }
@@ -86,7 +109,13 @@ def _path_parameter(name: str) -> dict[str, Any]:
 def _query_parameters(schema: dict[str, Any]) -> list[dict[str, Any]]:
     required = schema.get("required", [])
     return [
-        {"name": name, "in": "query", "required": name in required, "schema": _without_null(field)}
+        {
+            "name": name,
+            "in": "query",
+            "required": name in required,
+            "schema": _without_null(field),
+            **({"description": field["description"]} if "description" in field else {}),
+        }
         for name, field in schema["properties"].items()
     ]
 

@@ -7,13 +7,16 @@ what is allowed and what to do. Pure.
 """
 
 import re
+from collections.abc import Mapping
 from http import HTTPStatus
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from millpond.api.anywhere.refusals import Refusal, code_of, status_of
+from millpond.api.http.allowed import Asked
 from millpond.api.http.replies import Reply
 from millpond.model.errors import MillpondError
 
@@ -52,14 +55,23 @@ class NotAllowed(Refusal):
         self.allowed = allowed
 
 
-def reply_to(error: MillpondError | Refusal) -> Reply:
+Blames = Mapping[type[MillpondError], str]
+"""Which field of a request is at fault where such an error comes of it."""
+
+
+def reply_to(error: MillpondError | Refusal, blames: Blames = MappingProxyType({})) -> Reply:
     if not isinstance(error, Refusal):
-        return problem(status_of(error), code_of(error), str(error))
+        return problem(status_of(error), code_of(error), str(error), field=blames.get(type(error)))
     headers = (("allow", error.allowed),) if isinstance(error, NotAllowed) else ()
     return problem(error.status, error.code, str(error), field=error.field)._replace(headers=headers)
 
 
-def refusal_of(error: msgspec.DecodeError | UnicodeDecodeError | RecursionError, *, what: str = "the body") -> Refusal:
+def refusal_of(
+    error: msgspec.DecodeError | UnicodeDecodeError | RecursionError,
+    *,
+    what: str = "the body",
+    asked: Asked | None = None,
+) -> Refusal:
     """For what could not be read, with the field named where there is one."""
     if isinstance(error, UnicodeDecodeError):
         return Refusal(400, "invalid_utf8", f"{what} is no UTF-8: byte {error.start} cannot be there; encode it so")
@@ -72,7 +84,8 @@ def refusal_of(error: msgspec.DecodeError | UnicodeDecodeError | RecursionError,
     place = (found["place"] or "").removeprefix("$").removeprefix(".")
     named = _NAMED.match(found["what"])
     if named is None:
-        return Refusal(400, "invalid_field", f"{place or what}: {found['what']}", field=place or None)
+        detail = (asked and asked.explain(place, what)) or f"{place or what}: {found['what']}"
+        return Refusal(400, "invalid_field", detail, field=place or None)
     field = f"{place}.{named['name']}" if place else named["name"]
     if named["how"].startswith("missing"):
         return Refusal(400, "missing_field", f"{what} has no {field}, which is required", field=field)

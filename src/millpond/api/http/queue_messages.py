@@ -35,7 +35,7 @@ Priority = Literal["high", "normal", "low", 0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
 
 class NewQueueMessage(Struct, forbid_unknown_fields=True, gc=False):
     value: Annotated[Raw, Meta(examples=["one coffee"])]
-    """Any JSON; what becomes of it is the content type's."""
+    """What becomes of it is the content type's: the bytes of a text, JSON as it stands, or base64."""
     key: Annotated[Raw, Meta(examples=["table 4"])] = msgspec.field(default_factory=lambda: NOTHING)
     headers: tuple[NewHeader, ...] | dict[str, Raw] = ()
     """In order, as name and value; or as an object."""
@@ -51,7 +51,7 @@ class NewQueueMessage(Struct, forbid_unknown_fields=True, gc=False):
 
 class OneOrMany(NewQueueMessage, forbid_unknown_fields=True, gc=False):
     value: Annotated[Raw, Meta(examples=["one coffee"])] = msgspec.field(default_factory=lambda: MISSING)
-    """Any JSON; what becomes of it is the content type's. Only where there are no `messages`."""
+    """What becomes of it is the content type's. Only where there are no `messages`."""
     messages: tuple[NewQueueMessage, ...] | None = None
     """Many at once, and nothing beside them."""
 

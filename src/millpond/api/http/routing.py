@@ -15,12 +15,13 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, unquote
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from millpond.api.anywhere.refusals import Refusal, wrong
+from millpond.api.http.allowed import Asked
 from millpond.api.http.connection import Answer, Request
 from millpond.api.http.forms import form_of_content
-from millpond.api.http.problems import NotAllowed, refusal_of
+from millpond.api.http.problems import Blames, NotAllowed, refusal_of
 from millpond.api.http.replies import JSON
 from millpond.api.http.services import Services
 from millpond.model.limits import KIB
@@ -64,6 +65,7 @@ class Route:
     gives: Sequence[str] = (JSON,)
     also: Mapping[int, Any] = field(default_factory=dict)
     """Further statuses with an answer of their own."""
+    blames: Blames = field(default_factory=dict)
 
 
 class Found(NamedTuple):
@@ -122,10 +124,20 @@ def decoded(decoder: msgspec.json.Decoder[Any], body: bytes) -> Any:  # noqa: AN
         body.decode()  # what is handed on as it was written is not looked at otherwise
         return decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        refusal = refusal_of(error)
+        if not body:
+            raise Refusal(400, "invalid_json", "the body is empty; it is JSON, as /docs says") from None
+        refusal = refusal_of(error, asked=_asked(decoder, body) if isinstance(error, msgspec.ValidationError) else None)
         if isinstance(error, UnicodeDecodeError):
             refusal.field = _field_at(body, error.start)
         raise refusal from None
+
+
+def _asked(decoder: msgspec.json.Decoder[Any], body: bytes) -> Asked:
+    """A long body is not taken apart again to show a value of it."""
+    try:
+        return Asked(decoder.type, msgspec.json.decode(body) if len(body) <= LOOK_BACK_BYTES else UNSET)
+    except (msgspec.DecodeError, RecursionError):  # the fault was found before its end, where there is another
+        return Asked(decoder.type, UNSET)
 
 
 def _field_at(body: bytes, position: int) -> str | None:
@@ -150,7 +162,7 @@ def query_of(request: Request, kind: type[Struct]) -> Any:  # noqa: ANN401
     try:
         asked = msgspec.convert(fields, kind, strict=False)
     except msgspec.ValidationError as error:
-        raise refusal_of(error, what="the query") from None
+        raise refusal_of(error, what="the query", asked=Asked(kind, fields, is_query=True)) from None
     for name, text in fields.items():
         if getattr(asked, name) is None:  # what is null in JSON is left out of a query
             raise wrong(name, f"{name} is {text!r}; leave it out, or give it a value")

@@ -18,6 +18,7 @@ from millpond.api.http.forms import FORMS, Form, Message, Partition, Timestamp, 
 from millpond.api.http.replies import Reply
 from millpond.api.http.routing import Route, query_of
 from millpond.api.http.services import Services
+from millpond.model.errors import OffsetOutOfRange
 from millpond.model.ids import TopicPartition
 
 COUNT_DEFAULT: Final = 100
@@ -97,5 +98,6 @@ ROUTES = (
         query=ConsumeQuery,
         answer=Messages,
         gives=tuple(FORMS),
+        blames={OffsetOutOfRange: "offset"},
     ),
 )

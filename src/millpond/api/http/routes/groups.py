@@ -7,6 +7,7 @@ from msgspec import Meta, Struct
 from millpond.api.anywhere.reading import Place
 from millpond.api.anywhere.refusals import Refusal
 from millpond.api.http.forms import Offset, Partition, Timestamp, TopicName
+from millpond.api.http.problems import Blames
 from millpond.api.http.routes.topics import Alteration, ConfigInfo, alter_settings
 from millpond.api.http.routing import Call, Route
 from millpond.api.http.services import Services
@@ -14,7 +15,7 @@ from millpond.client.admin_groups import GroupDescription, PartitionLag, Target
 from millpond.core.metadata.alterations import OfGroup
 from millpond.core.metadata.broker_configs import layers
 from millpond.core.metadata.configs import describe_group as describe_settings
-from millpond.model.errors import GroupNotFound, MillpondError
+from millpond.model.errors import GroupNotEmpty, GroupNotFound, InvalidSetting, MillpondError
 from millpond.model.ids import TopicPartition
 
 LOOK_UPS_MAX: Final = 1_000
@@ -209,16 +210,25 @@ def named(places: list[TopicPartition]) -> list[PartitionName]:
 
 
 _ALL, _ONE = "/api/v1/groups", "/api/v1/groups/{group}"
+_BLAMES: Final[Blames] = {GroupNotFound: "group", GroupNotEmpty: "group", InvalidSetting: "configs"}
 
 ROUTES = (
     Route(method="GET", path=_ALL, summary="List consumer groups", handler=list_groups, answer=GroupList),
-    Route(method="GET", path=_ONE, summary="Describe a group and its members", handler=describe, answer=GroupInfo),
+    Route(
+        method="GET",
+        path=_ONE,
+        summary="Describe a group and its members",
+        handler=describe,
+        answer=GroupInfo,
+        blames=_BLAMES,
+    ),
     Route(
         method="GET",
         path=f"{_ONE}/lag",
         summary="How far a group is behind, in messages and in seconds",
         handler=lag,
         answer=GroupLag,
+        blames=_BLAMES,
     ),
     Route(
         method="GET",
@@ -226,6 +236,7 @@ ROUTES = (
         summary="Settings of a group, such as those of a queue group",
         handler=settings,
         answer=GroupSettings,
+        blames=_BLAMES,
     ),
     Route(
         method="PATCH",
@@ -234,6 +245,7 @@ ROUTES = (
         handler=alter,
         body=Alteration,
         answer=GroupSettings,
+        blames=_BLAMES,
     ),
     Route(
         method="POST",
@@ -242,6 +254,7 @@ ROUTES = (
         handler=reset,
         body=Reset,
         answer=Offsets,
+        blames=_BLAMES,
     ),
     Route(
         method="DELETE",
@@ -249,5 +262,6 @@ ROUTES = (
         summary="Delete a group and its offsets; only while nobody is in it",
         handler=delete,
         answer=DeletedGroup,
+        blames=_BLAMES,
     ),
 )

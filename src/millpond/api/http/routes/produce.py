@@ -17,17 +17,18 @@ from millpond.api.anywhere.refusals import Refusal, code_of, status_of
 from millpond.api.anywhere.shipment import Shipment, size_of
 from millpond.api.http.connection import Answer, Request
 from millpond.api.http.forms import FORMS, NOTHING, Form, NewMessage, bytes_of, form_of_content
-from millpond.api.http.problems import problem, reply_to
+from millpond.api.http.problems import Blames, problem, reply_to
 from millpond.api.http.replies import JSON, Reply
 from millpond.api.http.routing import Route, decoded
 from millpond.api.http.services import Services
-from millpond.model.errors import MillpondError
+from millpond.model.errors import BatchTooLarge, InvalidTimestamp, InvalidTopicName, MillpondError
 from millpond.model.ids import TimestampMs, TopicPartition
 from millpond.protocol.records import NewRecord
 
 MESSAGES_MAX: Final = 10_000
 """Of one array: they are put into batches on the broker's loop, and others wait meanwhile."""
 _NAMES_TOPIC: Final = b'"topic"'
+_BLAMES: Final[Blames] = {InvalidTopicName: "topic", InvalidTimestamp: "timestamp", BatchTooLarge: "value"}
 
 _one: Final = msgspec.json.Decoder(NewMessage)
 _many: Final = msgspec.json.Decoder(list[NewMessage])
@@ -76,7 +77,7 @@ def _send_one(services: Services, form: Form, messages: list[NewMessage], answer
         if error is None:
             answer(Reply(200, JSON, b'{"partition":%d,"offset":%d}\n' % (at.partition, offsets[0])))
         else:
-            answer(reply_to(error))
+            answer(reply_to(error, _BLAMES))
 
     services.producing.send(at, Parcel([record], size_of(record), done))
 
@@ -138,5 +139,6 @@ ROUTES = (
         body=NewMessage | list[NewMessage],
         answer=Place | list[Place],
         takes=tuple(FORMS),
+        blames=_BLAMES,
     ),
 )

@@ -1,12 +1,13 @@
 """/api/v1/topics: create, list, describe, alter, add partitions, delete."""
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
 from millpond.api.anywhere.refusals import no_such_topic
 from millpond.api.http.forms import INT32_MAX, TopicName
+from millpond.api.http.problems import Blames
 from millpond.api.http.routing import Call, Route
 from millpond.broker.node import Node
 from millpond.core.metadata.alterations import AlterConfigs, ConfigItem, ConfigOperation, OfGroup, alter_configs
@@ -23,6 +24,15 @@ from millpond.core.metadata.controller import (
 )
 from millpond.core.metadata.decisions import Refused
 from millpond.core.metadata.image import Topic
+from millpond.model.errors import (
+    InvalidPartitions,
+    InvalidReplicationFactor,
+    InvalidSetting,
+    InvalidTopicName,
+    PolicyViolation,
+    TopicAlreadyExists,
+    UnknownTopicOrPartition,
+)
 
 PositiveInt = Annotated[int, Meta(ge=1, le=INT32_MAX)]
 Replicas = Annotated[int, Meta(ge=1, le=32_767)]
@@ -187,6 +197,19 @@ def _info(node: Node, topic: Topic) -> TopicInfo:
 
 
 _ALL, _ONE = "/api/v1/topics", "/api/v1/topics/{topic}"
+_BLAMES_OF_NEW: Final[Blames] = {
+    InvalidTopicName: "name",
+    TopicAlreadyExists: "name",
+    InvalidPartitions: "partitions",
+    InvalidReplicationFactor: "replication_factor",
+    InvalidSetting: "configs",
+}
+_BLAMES: Final[Blames] = {
+    UnknownTopicOrPartition: "topic",
+    PolicyViolation: "topic",
+    InvalidPartitions: "total",
+    InvalidSetting: "configs",
+}
 
 ROUTES = (
     Route(method="GET", path=_ALL, summary="List topics", handler=list_topics, query=ListQuery, answer=Topics),
@@ -198,6 +221,7 @@ ROUTES = (
         body=TopicWish,
         answer=TopicInfo,
         status=201,
+        blames=_BLAMES_OF_NEW,
     ),
     Route(method="GET", path=_ONE, summary="Describe a topic", handler=describe, answer=TopicInfo),
     Route(
@@ -207,6 +231,7 @@ ROUTES = (
         handler=alter,
         body=Alteration,
         answer=TopicInfo,
+        blames=_BLAMES,
     ),
     Route(
         method="POST",
@@ -215,6 +240,7 @@ ROUTES = (
         handler=grow,
         body=Growth,
         answer=TopicInfo,
+        blames=_BLAMES,
     ),
-    Route(method="DELETE", path=_ONE, summary="Delete a topic", handler=delete, answer=DeletedTopic),
+    Route(method="DELETE", path=_ONE, summary="Delete a topic", handler=delete, answer=DeletedTopic, blames=_BLAMES),
 )
