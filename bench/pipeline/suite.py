@@ -46,6 +46,7 @@ from bench.pipeline.works import (
 )
 from bench.tables import number, print_tables, progress
 from bench.workspace import Workspace
+from millpond.cli.pipeline_run import errors_to
 from millpond.pipeline.kernel import KERNEL
 from millpond.pipeline.session import session
 from tests.cli.broker_process import BrokerProcess
@@ -86,7 +87,7 @@ def measure(console: Console, place: Workspace, *, quick: bool) -> dict[str, Any
     others = others_seconds()
     with place.directory() as folder, BrokerProcess(folder / "broker", "--http", "off") as broker:
         sizes = fill(broker.bootstrap, scale.rows, scale.micro_batches * SMALL_ROWS)
-        with _spark(jars) as spark:
+        with _spark(jars, folder / "spark.log") as spark:
             works = Works(spark, broker.bootstrap, folder, scale.rows, sizes)
             works.prepare()
             bench = _Bench(console, works, scale, has_kafka=bool(jars))
@@ -115,13 +116,15 @@ def measure(console: Console, place: Workspace, *, quick: bool) -> dict[str, Any
 
 
 @contextmanager
-def _spark(jars: list[Path]) -> Iterator[SparkSession]:
+def _spark(jars: list[Path], log: Path) -> Iterator[SparkSession]:
+    """Whatever Java and its Python processes say besides goes to a file."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = str(Path(__file__).parents[2])
     configs = {"spark.ui.enabled": "false", "spark.driver.memory": "2g", "spark.log.level": "OFF"}
     if jars:
         configs["spark.jars"] = ",".join(map(str, jars))
-    spark = session("local[2]", configs=configs)
+    with errors_to(log):
+        spark = session("local[2]", configs=configs)
     try:
         yield spark
     finally:

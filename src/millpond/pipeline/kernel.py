@@ -178,12 +178,10 @@ class Kernel:
 
     def encode(self, keys: pa.Array, values: pa.Array, tails: pa.Array | None) -> bytes:
         """The records of a batch; tails are header counts and headers as they are on the wire, None where all are 0."""
-        given = [cells for cells in (keys, values, tails) if cells is not None]
-        told = [_cells(each) for each in given]
-        room = np.empty(sum(size for _, size in told) + len(values) * RECORD_BYTES_EXTRA, np.uint8)
-        places = [ctypes.addressof(cells) for cells, _ in told]
-        if tails is None:
-            places.append(None)
+        told = [None if each is None else _cells(each) for each in (keys, values, tails)]
+        size = sum(each[1] for each in told if each is not None) + len(values) * RECORD_BYTES_EXTRA
+        room = np.empty(size, np.uint8)
+        places = [None if each is None else ctypes.addressof(each[0]) for each in told]
         return room[: self._encode(*places, len(values), address(room))].tobytes()
 
     def json(self, values: pa.Array, fields: Sequence["Field"]) -> tuple[list[pa.Array], Numbers]:
