@@ -32,6 +32,7 @@ from millpond.model.errors import InvalidSetting
 from millpond.pipeline import metrics
 from millpond.pipeline.link import Link
 from millpond.pipeline.options import Connection, write_options
+from millpond.pipeline.session import is_connected
 from millpond.pipeline.sink import write_once
 from millpond.pipeline.storage import below, is_object_store
 from millpond.pipeline.table import Table
@@ -135,6 +136,11 @@ class MetricsJob:
     def start(self, *, trigger_seconds: float | None = None) -> StreamingQuery:
         """Without a time between micro-batches it reads what is there, and ends."""
         settings = self._settings
+        if is_connected(self._spark):
+            raise InvalidSetting(
+                "the metrics pipeline commits its tables in Spark's driver, and through Spark Connect that is the "
+                "server: run it on the server's machine, or with --master local[*], spark://... or k8s://..."
+            )
         options = {
             "kafka.bootstrap.servers": settings.bootstrap,
             "kafka.group.id": settings.group,
