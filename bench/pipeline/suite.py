@@ -52,6 +52,7 @@ from millpond.pipeline.session import session
 from tests.cli.broker_process import BrokerProcess
 
 TRIES: Final = 3
+MICRO_TURNS: Final = 4
 Result = TypeVar("Result")
 MICRO_BATCH: Final = f"micro-batch of {SMALL_ROWS} rows"
 
@@ -180,8 +181,8 @@ class _Bench:
         return f"{job.engine}: {_rate(runs, self._scale.rows):.2f} M rows per CPU second; JVM + Python: {each} s"
 
     def _micro_batches(self) -> list[str]:
-        """The better of two runs each, in turns."""
-        for _ in range(2):
+        """The best of a few runs each, in turns: the compilers get on from run to run."""
+        for _ in range(MICRO_TURNS):
             for engine in ("millpond", "kafka") if self._has_kafka else ("millpond",):
                 took = self._tried(f"{MICRO_BATCH}, {engine}", partial(self._works.micro_batch_ms, engine))
                 if took is not None:
