@@ -73,8 +73,8 @@ class Storage(Protocol):
     def read(self, path: str) -> bytes:
         """`FileNotFoundError` where it is not there."""
 
-    def create(self, path: str, data: bytes) -> bool:
-        """False where there is one of that name."""
+    def create(self, path: str, data: bytes, *, draft: str) -> bool:
+        """False where there is one of that name. A draft is a name that nobody else has, where one is needed."""
 
     def replace(self, path: str, data: bytes) -> None:
         """Whole, whatever was there; need not be kept yet."""
@@ -143,19 +143,19 @@ class Folder:
     def read(self, path: str) -> bytes:
         return (self.folder / path).read_bytes()
 
-    def create(self, path: str, data: bytes) -> bool:
+    def create(self, path: str, data: bytes, *, draft: str) -> bool:
         target = self.folder / path
-        draft = target.with_name(f".{os.getpid()}-{os.urandom(8).hex()}")
-        with draft.open("wb") as out:
+        written = target.with_name(f".{draft}")
+        with written.open("wb") as out:
             out.write(data)
             out.flush()
             os.fsync(out.fileno())
         try:
-            os.link(draft, target)
+            os.link(written, target)
         except FileExistsError:
             return False
         finally:
-            draft.unlink()
+            written.unlink()
         _sync(target.parent)
         return True
 
@@ -263,7 +263,7 @@ class Objects:
     def read(self, path: str) -> bytes:
         return bytes(self._opened().get(path).bytes())
 
-    def create(self, path: str, data: bytes) -> bool:
+    def create(self, path: str, data: bytes, *, draft: str) -> bool:
         from obstore.exceptions import AlreadyExistsError  # noqa: PLC0415
 
         try:

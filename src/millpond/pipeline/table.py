@@ -259,7 +259,7 @@ class Table:
 
     def _create(self, version: int, actions: Sequence[Action]) -> bool:
         lines = (json.dumps(each, separators=(",", ":")) + "\n" for each in actions)
-        return self.storage.create(_commit_path(version), "".join(lines).encode())
+        return self.storage.create(_commit_path(version), "".join(lines).encode(), draft=self._new_name())
 
     def _new_name(self) -> str:
         """That nobody else has: a UUID's digits."""
