@@ -55,7 +55,7 @@ class Failover:
         return len(list((self._checkpoint / "offsets").glob("[0-9]*")))
 
     def kill(self, victim: str, numbers: range) -> None:
-        """While these rows are copied: in a micro-batch that has just begun, as far as that can be said from outside."""
+        """While these rows are copied, in a micro-batch that has just begun, as far as can be told from outside."""
         if self.query.is_dead:
             self.query.start(is_short=True)
         before = self._micro_batches()
