@@ -13,7 +13,7 @@ KILLS ?= 20
 MESSAGES ?= 1000000
 export PYTHONHASHSEED := 0
 
-.PHONY: help run demo proof test check format bench peers sim sim-night chaos fuzz pipeline-chaos pipeline-failover kernel lock proto clean
+.PHONY: help run demo proof test check format bench peers sim sim-night chaos fuzz pipeline-chaos pipeline-failover pipeline-cluster pipeline-connect kernel lock proto clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -67,6 +67,9 @@ $(KERNEL): src/millpond/pipeline/kernel.c hatch_build.py
 
 pipeline-cluster: .venv/.ready  ## the metrics pipeline on a Spark cluster: a master and two workers on this machine
 	@MILLPOND_SPARK_CLUSTER=1 $(BIN)/python -m pytest tests/pipeline/test_standalone.py
+
+pipeline-connect: .venv/.ready  ## Spark Connect: a server on this machine, and a client that reads, writes and archives topics
+	@MILLPOND_SPARK_CONNECT=1 $(BIN)/python -m pytest tests/pipeline/test_connect.py
 
 fuzz: .venv/.ready  ## frames that lie, to a broker of their own, others every time: make fuzz [SEED=7]
 	@$(BIN)/python -m tests.fuzz $(if $(SEED),--seed $(SEED))

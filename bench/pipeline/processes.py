@@ -1,6 +1,7 @@
 """What Spark uses of the processor: its JVM, the Python workers below it, and everybody else."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,35 +11,43 @@ TICK = os.sysconf("SC_CLK_TCK")
 
 
 class Used(NamedTuple):
-    """Seconds of CPU."""
+    """Seconds of CPU, by process."""
 
     jvm: float
-    workers: float
+    by_worker: dict[int, float]
+
+    @property
+    def workers(self) -> float:
+        return sum(self.by_worker.values())
 
     @property
     def total(self) -> float:
         return self.jvm + self.workers
 
     def since(self, before: "Used") -> "Used":
-        return Used(self.jvm - before.jvm, self.workers - before.workers)
+        """What a worker that has ended meanwhile used is lost: Spark ends those that had nothing to do for a minute."""
+        workers = {pid: seconds - before.by_worker.get(pid, 0.0) for pid, seconds in self.by_worker.items()}
+        return Used(self.jvm - before.jvm, workers)
 
 
-def _fields(pid: int) -> list[int]:
-    """Its own time in user and kernel mode, and that of its ended children."""
+def _seconds(pid: int) -> tuple[float, float]:
+    """Its own, in user and kernel mode, and those of its children that have ended."""
     try:
-        return list(map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:15]))
+        fields = list(map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:15]))
     except OSError:
-        return [0, 0, 0, 0]
+        return 0.0, 0.0
+    return sum(fields[:2]) / TICK, sum(fields[2:]) / TICK
 
 
-def cpu_seconds(pid: int) -> float:
-    """Of a process and all below it, the ended ones too."""
-    return sum(_fields(pid)) / TICK + sum(map(cpu_seconds, children(pid)))
+def _below(pid: int) -> Iterator[int]:
+    for each in children(pid):
+        yield each
+        yield from _below(each)
 
 
 def used(jvm: int) -> Used:
-    own = sum(_fields(jvm)[:2]) / TICK
-    return Used(own, cpu_seconds(jvm) - own)
+    own, ended = _seconds(jvm)
+    return Used(own, {jvm: ended} | {pid: _seconds(pid)[0] for pid in _below(jvm)})
 
 
 def jvm_of(parent: int) -> int:
@@ -51,5 +60,6 @@ def jvm_of(parent: int) -> int:
 def others_seconds() -> float:
     """Of everybody on this machine but this process and those it started."""
     ticks = [int(each) for each in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]]
+    mine = sum(_seconds(os.getpid())) + sum(_seconds(pid)[0] for pid in _below(os.getpid()))
     user, nice, system, _, _, interrupts, soft_interrupts = ticks[:7]
-    return (user + nice + system + interrupts + soft_interrupts) / TICK - cpu_seconds(os.getpid())
+    return (user + nice + system + interrupts + soft_interrupts) / TICK - mine

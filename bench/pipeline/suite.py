@@ -2,8 +2,9 @@
 
 Beside them stand a source that has its Arrow batches ready, which is the ceiling, and the same data as Parquet. All do
 the same work in turns, in one session on `local[2]`, and the median of the ratios of neighbours counts. The CPU is that
-of Spark's JVM and its Python workers; the broker's is not counted. A first round is for the compilers. The connector is
-fetched by Maven, where that is installed.
+of Spark's JVM and its Python workers; the broker's is not counted. A first round is for the compilers. What a work came
+to is printed when it ends; one that fails is named, and the others go on. The connector is fetched by Maven, where that
+is installed.
 Driven by bench/__main__.py.
 """
 
@@ -12,19 +13,21 @@ import statistics
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.table import Table
 
-from bench.measuring import Row, Target
+from bench.measuring import Measurement, Row, Target
 from bench.pipeline.connector import VERSION, fetched
 from bench.pipeline.processes import Used, jvm_of, others_seconds, used
 from bench.pipeline.works import (
@@ -41,13 +44,15 @@ from bench.pipeline.works import (
     Works,
     fill,
 )
-from bench.tables import number, print_tables
+from bench.tables import number, print_tables, progress
 from bench.workspace import Workspace
+from millpond.cli.pipeline_run import errors_to
 from millpond.pipeline.kernel import KERNEL
 from millpond.pipeline.session import session
 from tests.cli.broker_process import BrokerProcess
 
 TRIES: Final = 3
+MICRO_TURNS: Final = 4
 Result = TypeVar("Result")
 MICRO_BATCH: Final = f"micro-batch of {SMALL_ROWS} rows"
 
@@ -58,12 +63,12 @@ class Scale:
     rows: int
     rounds: int
     micro_batches: int
-    seconds_max: float
-    """No round is begun after so long: on a machine that others use there are fewer, and one at least."""
+    work_seconds_max: float
+    """No round of a work is begun after so long: where others use the machine there are fewer, and one at least."""
 
 
-FULL = Scale(name="full", rows=1_000_000, rounds=5, micro_batches=40, seconds_max=300)
-QUICK = Scale(name="quick", rows=4_000, rounds=1, micro_batches=2, seconds_max=60)
+FULL = Scale(name="full", rows=1_000_000, rounds=5, micro_batches=40, work_seconds_max=35)
+QUICK = Scale(name="quick", rows=4_000, rounds=1, micro_batches=2, work_seconds_max=10)
 
 
 class Run(NamedTuple):
@@ -83,79 +88,118 @@ def measure(console: Console, place: Workspace, *, quick: bool) -> dict[str, Any
     others = others_seconds()
     with place.directory() as folder, BrokerProcess(folder / "broker", "--http", "off") as broker:
         sizes = fill(broker.bootstrap, scale.rows, scale.micro_batches * SMALL_ROWS)
-        with _spark(jars) as spark:
+        with _spark(jars, folder / "spark.log") as spark:
             works = Works(spark, broker.bootstrap, folder, scale.rows, sizes)
             works.prepare()
-            jobs = list(works.jobs(has_kafka=bool(jars)))
-            runs = _in_turns(console, jobs, scale, began)
-            _print_runs(console, runs, scale.rows)
-            micro = _micro_batches(console, works, ("millpond", "kafka") if jars else ("millpond",))
+            bench = _Bench(console, works, scale, has_kafka=bool(jars))
+            bench.measure_all()
             others_cores = (others_seconds() - others) / (time.monotonic() - began)
-    rows = [*_ratios(runs, scale.rows), *_micro_rows(micro)]
+    rows = [*_ratios(bench.runs, scale.rows), *_micro_rows(bench.micro)]
+    _print_runs(console, bench.runs, scale.rows)
     print_tables(console, rows)
     console.print(
-        f"{len(next(iter(runs.values())))} rounds of {scale.rows:,} rows of {sizes.key_bytes} + {sizes.value_bytes} B,"
+        f"{scale.rows:,} rows of {sizes.key_bytes} + {sizes.value_bytes} B,"
         f" {'with' if KERNEL else 'without'} the compiled kernel; others used {others_cores:.1f} cores meanwhile."
     )
+    for what, reason in bench.failed.items():
+        console.print(f"FAILED: {what}: {reason}", markup=False)
     return {
         "scale": scale.name,
         "rows_each": scale.rows,
         "has_kernel": KERNEL is not None,
         "connector": VERSION if jars else None,
         "others_cores": round(others_cores, 2),
-        "runs": _documents(runs, scale.rows),
-        "micro_batch_ms": micro,
+        "failed": bench.failed,
+        "runs": _documents(bench.runs, scale.rows),
+        "micro_batch_ms": bench.micro,
         "rows": [row.document() for row in rows],
     }
 
 
 @contextmanager
-def _spark(jars: list[Path]) -> Iterator[SparkSession]:
+def _spark(jars: list[Path], log: Path) -> Iterator[SparkSession]:
+    """Whatever Java and its Python processes say besides goes to a file."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = str(Path(__file__).parents[2])
     configs = {"spark.ui.enabled": "false", "spark.driver.memory": "2g", "spark.log.level": "OFF"}
     if jars:
         configs["spark.jars"] = ",".join(map(str, jars))
-    spark = session("local[2]", configs=configs)
+    with errors_to(log):
+        spark = session("local[2]", configs=configs)
     try:
         yield spark
     finally:
         spark.stop()
 
 
-def _in_turns(console: Console, jobs: list[Job], scale: Scale, began: float) -> Runs:
-    jvm = jvm_of(os.getpid())
-    runs: Runs = defaultdict(list)
-    for turn in range(scale.rounds + 1):
-        if turn > 1 and time.monotonic() - began > scale.seconds_max:
-            break
-        for job in jobs:
-            before, started = used(jvm), time.monotonic()
-            _patiently(console, job.run)
-            if turn:
-                runs[job.what, job.engine].append(Run(used(jvm).since(before), time.monotonic() - started))
-        console.print(f"round {turn} of {scale.rounds} after {time.monotonic() - began:.0f} s")
-    return runs
+class _Bench:
+    """Works, one after the other, and what they came to."""
 
+    def __init__(self, console: Console, works: Works, scale: Scale, *, has_kafka: bool) -> None:
+        self._console = console
+        self._works = works
+        self._scale = scale
+        self._has_kafka = has_kafka
+        self._jvm = jvm_of(os.getpid())
+        self.runs: Runs = defaultdict(list)
+        self.micro: dict[str, float] = {}
+        self.failed: dict[str, str] = {}
 
-def _patiently(console: Console, run: Callable[[], Result]) -> Result:
-    """Spark gives a Python worker ten seconds to start, which it does not always do where others use the machine."""
-    for _ in range(TRIES - 1):
-        try:
-            return run()
-        except PySparkException as error:
-            console.print(f"once more, after: {str(error).partition(chr(10))[0]}", markup=False)
-    return run()
+    def measure_all(self) -> None:
+        by_work = groupby(self._works.jobs(has_kafka=self._has_kafka), key=lambda job: job.what)
+        measurements = [Measurement(what, partial(self._in_turns, list(jobs))) for what, jobs in by_work]
+        measurements.append(Measurement(MICRO_BATCH, self._micro_batches))
+        with progress(self._console, measurements) as each:
+            for measurement in each:
+                for line in measurement.run():
+                    self._console.print(f"  {line}", markup=False)
 
+    def _in_turns(self, jobs: Sequence[Job]) -> list[str]:
+        """As many rounds of one work as there is time for; an engine that fails is left out from there on."""
+        began = time.monotonic()
+        left = list(jobs)
+        for turn in range(self._scale.rounds + 1):
+            if turn > 1 and time.monotonic() - began > self._scale.work_seconds_max:
+                break
+            for job in list(left):
+                took = self._tried(f"{job.what}, {job.engine}", partial(self._timed, job))
+                if took is None:
+                    left.remove(job)
+                    self.runs.pop((job.what, job.engine), None)
+                elif turn:
+                    self.runs[job.what, job.engine].append(took)
+        return [self._line(job) for job in left]
 
-def _micro_batches(console: Console, works: Works, engines: tuple[str, ...]) -> dict[str, float]:
-    """The better of two runs each, in turns."""
-    found: dict[str, float] = {}
-    for _ in range(2):
-        for engine in engines:
-            took = _patiently(console, partial(works.micro_batch_ms, engine))
-            found[engine] = min(found.get(engine, float("inf")), took)
-    return found
+    def _timed(self, job: Job) -> Run:
+        before, started = used(self._jvm), time.monotonic()
+        job.run()
+        return Run(used(self._jvm).since(before), time.monotonic() - started)
+
+    def _line(self, job: Job) -> str:
+        runs = self.runs[job.what, job.engine]
+        each = " ".join(f"{run.used.jvm:.2f}+{run.used.workers:.2f}" for run in runs)
+        return f"{job.engine}: {_rate(runs, self._scale.rows):.2f} M rows per CPU second; JVM + Python: {each} s"
+
+    def _micro_batches(self) -> list[str]:
+        """The best of a few runs each, in turns: the compilers get on from run to run."""
+        for _ in range(MICRO_TURNS):
+            for engine in ("millpond", "kafka") if self._has_kafka else ("millpond",):
+                took = self._tried(f"{MICRO_BATCH}, {engine}", partial(self._works.micro_batch_ms, engine))
+                if took is not None:
+                    self.micro[engine] = min(self.micro.get(engine, float("inf")), took)
+        return [f"{engine}: {took:.0f} ms" for engine, took in self.micro.items()]
+
+    def _tried(self, what: str, run: Callable[[], Result]) -> Result | None:
+        """Spark gives a Python worker ten seconds to start, which is not always enough where others use the machine."""
+        reason = ""
+        for _ in range(TRIES):
+            try:
+                return run()
+            except (PySparkException, Py4JError, AssertionError) as error:
+                reason = str(error).partition("\n")[0]
+                self._console.print(f"  {what} failed: {reason}", markup=False)
+        self.failed[what] = reason
+        return None
 
 
 # Figures
@@ -180,8 +224,8 @@ def _wanted() -> Iterator[tuple[str, str, str, Target | None]]:
 
 def _ratios(runs: Runs, count: int) -> Iterator[Row]:
     for what, mine, other, target in _wanted():
-        ours, theirs = runs[what, mine], runs.get((what, other))
-        if theirs is not None:
+        ours, theirs = runs.get((what, mine)), runs.get((what, other))
+        if ours and theirs:
             yield Row(
                 section="rows per CPU second",
                 name=what if mine == "millpond" else f"{what}, {mine.partition(', ')[2]}",
@@ -201,7 +245,9 @@ def _rate(runs: list[Run], count: int) -> float:
 
 
 def _micro_rows(micro: dict[str, float]) -> Iterator[Row]:
-    ours, theirs = micro["millpond"], micro.get("kafka")
+    ours, theirs = micro.get("millpond"), micro.get("kafka")
+    if ours is None:
+        return
     yield Row(
         section="time of a small micro-batch, p50",
         name=MICRO_BATCH,

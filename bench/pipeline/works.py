@@ -98,6 +98,7 @@ class Works:
         return str(self._folder / "parquet")
 
     def jobs(self, *, has_kafka: bool) -> Iterator[Job]:
+        """All engines of one work follow each other."""
         engines = ("millpond", "kafka") if has_kafka else ("millpond",)
         for engine in (*engines, "parquet"):
             yield Job(COUNT, engine, partial(self._count, self._frame(engine, PLAIN)))
@@ -105,12 +106,14 @@ class Works:
             yield Job(READ, engine, noop(self._frame(engine, PLAIN)))
         for engine in engines:
             yield Job(READ_PACKED, engine, noop(self._frame(engine, PACKED)))
+        for engine in engines:
             yield Job(READ_HEADERS, engine, noop(self._topic(engine, WITH_HEADERS, includeHeaders="true")))
-        for engine in (*engines, "parquet"):
-            yield Job(ROLL_UP, engine, noop(self._rolled_up(engine, WITHOUT_TAGS)))
-            yield Job(ROLL_UP_TAGS, engine, noop(self._rolled_up(engine, VALUE_SCHEMA)))
+        for what, schema in ((ROLL_UP, WITHOUT_TAGS), (ROLL_UP_TAGS, VALUE_SCHEMA)):
+            for engine in (*engines, "parquet"):
+                yield Job(what, engine, noop(self._rolled_up(engine, schema)))
         for engine in engines:
             yield Job(STREAM, engine, partial(self._to_parquet, engine))
+        for engine in engines:
             yield Job(SINK, engine, partial(self._write, engine, self._pairs, COPIES, {}))
         yield Job(SINK, "millpond, exactly once", self._write_once)
 

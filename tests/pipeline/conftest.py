@@ -13,6 +13,7 @@ from millpond.model.errors import InvalidSetting
 from millpond.pipeline.java import find_java
 from millpond.pipeline.session import session
 from millpond.testing.broker import InProcessBroker
+from tests.pipeline.simulated_s3 import CREDENTIALS
 
 
 @pytest.fixture(scope="session")
@@ -22,6 +23,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     except InvalidSetting as error:
         pytest.skip(str(error))
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ.update(CREDENTIALS)  # tasks have what Spark was started with
     logging.getLogger("py4j").setLevel(logging.ERROR)
     running = session(
         "local[2]",

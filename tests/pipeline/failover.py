@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 from millpond.client.blocking import Admin, Producer
@@ -53,11 +54,12 @@ class Failover:
     def _micro_batches(self) -> int:
         return len(list((self._checkpoint / "offsets").glob("[0-9]*")))
 
-    def kill(self, victim: str) -> None:
-        """In the middle of a micro-batch that has just begun, as far as that can be said from outside."""
+    def kill(self, victim: str, numbers: range) -> None:
+        """While these rows are copied, in a micro-batch that has just begun, as far as can be told from outside."""
         if self.query.is_dead:
             self.query.start(is_short=True)
         before = self._micro_batches()
+        send(self._cluster.address, numbers)
         wait_until(lambda: self._micro_batches() > before or self.query.is_dead, self._left)
         time.sleep(self._rng.choice((0.0, self._rng.uniform(0, MOMENT_SECONDS_MAX))))
         leader = self._cluster.leader_of(TARGET, self._rng.randrange(PARTITIONS))
@@ -111,18 +113,23 @@ def main() -> None:
             proof.query.end()
 
 
+def send(bootstrap: str, numbers: range) -> None:
+    with Producer(bootstrap) as producer:
+        producer.send_many(
+            SOURCE, [b"row %d" % each for each in numbers], keys=[b"%d" % (each % 97) for each in numbers]
+        )
+
+
 def run(proof: Failover, bootstrap: str, rows: int, kills: int, rng: random.Random) -> None:
     with Admin(bootstrap) as admin:
         for topic in (SOURCE, TARGET):
             admin.create_topic(topic, partitions=PARTITIONS, replication_factor=3, configs={"min.insync.replicas": "2"})
-    with Producer(bootstrap) as producer:
-        numbers = range(rows)
-        producer.send_many(
-            SOURCE, [b"row %d" % each for each in numbers], keys=[b"%d" % (each % 97) for each in numbers]
-        )
     victims = [rng.choice(VICTIMS) for _ in range(kills)]
-    for victim in victims:
-        proof.kill(victim)
+    # Kill by kill, so that there is always something to copy, however fast the machine is.
+    bounds = [rows * number // (kills + 1) for number in range(kills + 2)]
+    for victim, (start, end) in zip(victims, pairwise(bounds), strict=False):
+        proof.kill(victim, range(start, end))
+    send(bootstrap, range(bounds[-2], rows))
     proof.finish()
     check(bootstrap, rows)
     kinds = ", ".join(f"{name} {count}" for name, count in proof.killed.most_common())

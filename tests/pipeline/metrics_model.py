@@ -14,6 +14,7 @@ from millpond.client import Message
 from millpond.pipeline import metrics
 from millpond.pipeline.metrics import AHEAD_SECONDS_MAX, RESOLUTIONS_MS
 from millpond.pipeline.metrics_job import MetricsSettings, Progress
+from millpond.pipeline.storage import below
 from millpond.pipeline.table import Table
 from tests.pipeline.topics import everything
 
@@ -110,15 +111,15 @@ SUMMARY = ("client_id", "metric", "resolution", "time", "count", "sum", "min", "
 def tables(settings: MetricsSettings) -> tuple[Table, Table]:
     """Of facts, and of roll-ups."""
     return (
-        Table(settings.folder / "facts", metrics.FACT, partitioned_by="date"),
-        Table(settings.folder / "rollups", metrics.ROLLUP, partitioned_by="resolution"),
+        Table(below(settings.folder, "facts"), metrics.FACT, partitioned_by="date"),
+        Table(below(settings.folder, "rollups"), metrics.ROLLUP, partitioned_by="resolution"),
     )
 
 
 def _columns(table: Table, *names: str) -> Iterator[tuple[Mapping[str, str], Iterator[tuple[Any, ...]]]]:
     """Of each file of a table: what its folder says, and its rows; times in milliseconds."""
     for file in table.state.files.values():
-        found = pq.read_table(table.folder / file.path, columns=list(names), partitioning=None)
+        found = pq.read_table(table.storage.parquet(file.path), columns=list(names), partitioning=None)
         columns = []
         for name in names:
             column = found[name]

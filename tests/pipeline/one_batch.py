@@ -3,12 +3,12 @@
 from pyspark.sql import SparkSession
 
 from millpond.pipeline import metrics
-from millpond.pipeline.metrics_job import CHECKPOINT, MetricsJob
+from millpond.pipeline.metrics_job import MetricsJob
 
 
 def take_in(spark: SparkSession, job: MetricsJob) -> None:
     """Everything that is there."""
-    folder = job.settings.folder / CHECKPOINT
+    folder = job.settings.checkpoint_folder
     folder.mkdir()
     (folder / "metadata").write_text('{"id": "a query"}')
     options = {"kafka.bootstrap.servers": job.settings.bootstrap, "subscribe": job.settings.topic}

@@ -1,7 +1,5 @@
 """A back-fill puts what the log says in the place of what a table says of a range, and touches nothing else."""
 
-from pathlib import Path
-
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -12,7 +10,8 @@ from millpond.pipeline import metrics
 from millpond.pipeline.backfill import _check_kept, backfill
 from millpond.pipeline.generating import Load
 from millpond.pipeline.metrics_job import MetricsJob, MetricsSettings
-from millpond.pipeline.table import File, Table
+from millpond.pipeline.storage import File
+from millpond.pipeline.table import Table
 from millpond.pipeline.time_range import STEP_MS, TimeRange
 from millpond.testing.broker import InProcessBroker
 from tests.pipeline.one_batch import take_in
@@ -34,13 +33,13 @@ def rows(table: Table, wanted: TimeRange = ALL) -> Rows:
     """Their times, and all of them as text; read without Spark."""
     found: Rows = []
     for each in table.state.files.values():
-        for row in pq.read_table(table.folder / each.path, partitioning=None).to_pylist():
+        for row in pq.read_table(table.storage.parquet(each.path), partitioning=None).to_pylist():
             found.append((round(row["time"].timestamp() * 1000), str(row)))
     return sorted(row for row in found if wanted.start_ms <= row[0] < wanted.end_ms)
 
 
-def parquet_files(job: MetricsJob) -> set[Path]:
-    return {path for table in (job.facts, job.rollups) for path in table.folder.rglob("*.parquet")}
+def parquet_files(job: MetricsJob) -> set[tuple[str, str]]:
+    return {(table.storage.name, each.path) for table in (job.facts, job.rollups) for each in table.storage.listed()}
 
 
 def lose(job: MetricsJob, files: list[File]) -> None:

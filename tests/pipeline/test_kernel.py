@@ -14,8 +14,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from millpond.model.errors import MillpondError
-from millpond.model.ids import Offset
-from millpond.pipeline import decode, kernel
+from millpond.model.ids import Offset, TimestampMs
+from millpond.pipeline import decode, encode, kernel
 from millpond.pipeline.columns import TYPES
 from millpond.pipeline.values import JsonValues
 from millpond.protocol.records import Codec, NewRecord, encode_batch, parse_header
@@ -79,6 +79,31 @@ def test_a_batch_that_claims_more_records_than_it_has_room_for_gets_no_memory() 
     changed[CRC_AT:CRC_START] = crc32c(bytes(changed[CRC_START:])).to_bytes(4, "big")
     with patch.object(kernel, "_Columns", side_effect=AssertionError), pytest.raises(MillpondError, match="4000000"):
         decode.decode_batches(bytes(changed), topic="orders", partition=3, columns=ALL)
+
+
+CONTENTS = st.none() | st.binary(max_size=300)
+HEADERS = st.none() | st.lists(st.tuples(st.text(max_size=3), CONTENTS), max_size=2)
+
+
+@needs_kernel
+@settings(max_examples=EXAMPLES)
+@given(st.lists(st.tuples(CONTENTS, CONTENTS, HEADERS), min_size=1, max_size=90), st.integers(0, 10), st.booleans())
+def test_rows_are_the_same_records(
+    given_rows: list[tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]] | None]],
+    skipped: int,
+    with_headers: bool,
+) -> None:
+    keys, values, named = zip(*given_rows, strict=True)
+    pairs = [None if each is None else [{"key": name, "value": value} for name, value in each] for each in named]
+    columns = [pa.array(keys, pa.binary()), pa.array(values, pa.binary()), pa.array(pairs, TYPES["headers"])]
+    start = min(skipped, len(keys) - 1)
+    key, value, headers = (column[start:] for column in columns)
+    given_headers = headers if with_headers else None
+    how: dict[str, Any] = {"timestamp": TimestampMs(7), "codec": Codec.NONE}
+    with patch.object(encode, "_records", side_effect=AssertionError):
+        found = encode.encode_rows(key, value, given_headers, **how)
+    with patch.object(encode, "KERNEL", None):
+        assert found == encode.encode_rows(key, value, given_headers, **how)
 
 
 FLAT = pa.struct(

@@ -9,7 +9,8 @@ import pytest
 from pyspark.sql.types import DateType, LongType, StringType, StructType, TimestampType
 
 from millpond.model.errors import InvalidSetting
-from millpond.pipeline.table import File, Table
+from millpond.pipeline.storage import File
+from millpond.pipeline.table import Table
 
 SCHEMA = StructType().add("time", TimestampType()).add("date", DateType())
 
@@ -140,12 +141,16 @@ def test_files_are_removed_when_nobody_reads_them_any_more(tmp_path: Path) -> No
     current.commit("a", 0, added=[file("kept"), file("replaced")], note={})
     current.commit("c", 0, added=[], removed=[file("replaced"), file("last of b")], note={})
     current.commit("a", 1, added=[file("kept")], note={})
-    assert current.vacuum(keep_ms=1_000) == [gone[0]], "what was replaced just now is still read"
+
+    def vacuumed(keep_ms: int, *, dry_run: bool = False) -> list[Path]:
+        return [tmp_path / each.path for each in current.vacuum(keep_ms=keep_ms, dry_run=dry_run)]
+
+    assert vacuumed(1_000) == [gone[0]], "what was replaced just now is still read"
     now += 2_000
-    assert current.vacuum(keep_ms=3_000, dry_run=True) == []
-    assert current.vacuum(keep_ms=1_000, dry_run=True) == sorted([gone[1], kept[1]])
+    assert vacuumed(3_000, dry_run=True) == []
+    assert vacuumed(1_000, dry_run=True) == sorted([gone[1], kept[1]])
     assert gone[1].exists()
-    assert current.vacuum(keep_ms=1_000) == sorted([gone[1], kept[1]])
+    assert vacuumed(1_000) == sorted([gone[1], kept[1]])
     assert [path.exists() for path in kept] == [True, False, True]
 
 

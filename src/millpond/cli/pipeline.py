@@ -22,7 +22,13 @@ pipeline = typer.Typer(
     name="pipeline", help="Metrics from a topic to tables, on Spark; needs millpond\\[spark].", no_args_is_help=True
 )
 
-Folder = Annotated[Path, Option("--folder", help="Where tables and the checkpoint are.", metavar="DIR")]
+Folder = Annotated[
+    str, Option("--folder", help="Where tables and the checkpoint are; or s3://bucket/prefix.", metavar="DIR|URI")
+]
+Checkpoint = Annotated[
+    Path | None,
+    Option(help="Where the checkpoint is, if tables are in an object store.  [dim]in the folder[/dim]", metavar="DIR"),
+]
 Lateness = Annotated[
     int, Option(help="A metric that comes later than this counts in no roll-up.", metavar="SECONDS", min=0)
 ]
@@ -34,7 +40,7 @@ Fields = Annotated[
     list[str] | None,
     Option("--field", help="A field that metrics have besides; a column of facts from now on.", metavar="NAME=TYPE"),
 ]
-HERE_FOLDER = Path("millpond-metrics")
+HERE_FOLDER = "millpond-metrics"
 TOTALS = ("ingested", "dead", "duplicates", "facts", "late")
 
 
@@ -43,11 +49,13 @@ TOTALS = ("ingested", "dead", "duplicates", "facts", "late")
         "millpond pipeline run metrics",
         "millpond pipeline run metrics --once --close-windows",
         "millpond pipeline run metrics --master spark://10.0.0.1:7077 --folder /shared/metrics",
+        "millpond pipeline run metrics --folder s3://bucket/metrics --checkpoint /var/lib/metrics",
     )
 )
 def run(
     name: Annotated[str, Argument(help="Which pipeline; there is one: metrics.", metavar="NAME")] = "metrics",
     folder: Folder = HERE_FOLDER,
+    checkpoint: Checkpoint = None,
     master: Master = "local[*]",
     every: Annotated[float, Option(help="Between micro-batches.", metavar="SECONDS", min=0)] = 5.0,
     once: Annotated[bool, Option("--once", help="Deal with what is there, and end.")] = False,
@@ -74,7 +82,8 @@ def run(
     if close_windows and not once:
         raise InvalidSetting("--close-windows is of a run that ends; give --once too")
     plan = RunPlan(
-        folder=folder.absolute(),
+        folder=place(folder),
+        checkpoint=None if checkpoint is None else checkpoint.absolute(),
         master=master,
         every_seconds=None if once else every,
         close_windows=close_windows,
@@ -124,7 +133,7 @@ def show_tables(folder: Folder = HERE_FOLDER, output: Shown = Output.TABLE) -> N
     """What became of all messages so far, and what is in the tables; without Spark."""
     from millpond.cli.pipeline_run import summary  # noqa: PLC0415
 
-    document = summary(folder.absolute())
+    document = summary(place(folder))
     show(
         document,
         output,
@@ -138,7 +147,7 @@ def compact(folder: Folder = HERE_FOLDER, master: Master = "local[*]", conf: Con
     """Write the small files of each table's partition as one; what was read before stays readable."""
     from millpond.cli.pipeline_run import compact_tables  # noqa: PLC0415
 
-    for name, before, after in compact_tables(folder.absolute(), master, spark_configs(conf)):
+    for name, before, after in compact_tables(place(folder), master, spark_configs(conf)):
         write(f"{name}: {before} files, now {after}")
 
 
@@ -154,7 +163,7 @@ def vacuum(
     """Remove files that are in no table any more: those that were compacted or replaced, and what killed runs left."""
     from millpond.cli.pipeline_jobs import vacuumed  # noqa: PLC0415
 
-    rows = vacuumed(folder.absolute(), keep, dry_run=dry_run)
+    rows = vacuumed(place(folder), keep, dry_run=dry_run)
     title = "would be removed" if dry_run else "removed"
     show({"removed": rows}, output, Section(rows, ("table", "files", "bytes"), title))
 
@@ -182,7 +191,7 @@ def backfill(
     from millpond.cli.pipeline_jobs import Where, backfilled  # noqa: PLC0415
 
     where = Where(master, spark_configs(conf))
-    rows = backfilled(bootstrap, folder.absolute(), where, start=start, end=end, lateness_seconds=lateness)
+    rows = backfilled(bootstrap, place(folder), where, start=start, end=end, lateness_seconds=lateness)
     show({"replaced": rows}, output, Section(rows, ("table", "before", "after"), "rows of the range"))
 
 
@@ -240,6 +249,10 @@ def demo(
     from millpond.cli.pipeline_demo import run_demo  # noqa: PLC0415
 
     run_demo(messages, folder)
+
+
+def place(folder: str) -> str:
+    return folder if "://" in folder else str(Path(folder).absolute())
 
 
 def spark_configs(given: list[str] | None) -> dict[str, str]:

@@ -3,7 +3,6 @@
 Driven by pipeline.py.
 """
 
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from millpond.app.clock import SystemClock
 from millpond.app.refusals import CannotStart
 from millpond.cli.moments import parse_moment, parse_span
-from millpond.cli.pipeline_run import plain, quiet_session, summary, tables
+from millpond.cli.pipeline_run import log_folder, plain, quiet_session, tables
 from millpond.pipeline.time_range import TimeRange
 
 if TYPE_CHECKING:
@@ -30,11 +29,11 @@ class Where:
     configs: Mapping[str, str]
 
 
-def backfilled(bootstrap: str, folder: Path, where: Where, *, start: str, end: str, lateness_seconds: int) -> list[Row]:
+def backfilled(bootstrap: str, folder: str, where: Where, *, start: str, end: str, lateness_seconds: int) -> list[Row]:
     now_ms = SystemClock().wall_ms()
     wanted = TimeRange(parse_moment("--from", start, now_ms=now_ms), parse_moment("--to", end, now_ms=now_ms))
-    summary(folder)
-    with _spark(where, folder) as spark:
+    tables(folder)
+    with log_folder(folder) as logs, _spark(where, logs) as spark:
         from millpond.pipeline.backfill import backfill  # noqa: PLC0415
         from millpond.pipeline.metrics_job import MetricsJob, MetricsSettings  # noqa: PLC0415
 
@@ -46,7 +45,7 @@ def archived(
     bootstrap: str, topic: str, folder: str, where: Where, *, until: str | None, per_file: int, allow_gaps: bool
 ) -> list[Row]:
     until_ms = parse_moment("--until", until, now_ms=SystemClock().wall_ms()) if until is not None else None
-    with _log_folder(folder) as logs, _spark(where, logs) as spark:
+    with log_folder(folder) as logs, _spark(where, logs) as spark:
         from millpond.pipeline.archive import Archive, archive  # noqa: PLC0415
 
         target = Archive(bootstrap, topic, folder)
@@ -55,23 +54,21 @@ def archived(
 
 
 def verified(bootstrap: str, topic: str, folder: str, where: Where) -> list[Row]:
-    with _log_folder(folder) as logs, _spark(where, logs) as spark:
+    with log_folder(folder) as logs, _spark(where, logs) as spark:
         from millpond.pipeline.archive import Archive  # noqa: PLC0415
         from millpond.pipeline.archive_check import verify  # noqa: PLC0415
 
         return [asdict(each) for each in verify(spark, Archive(bootstrap, topic, folder))]
 
 
-def vacuumed(folder: Path, keep: str, *, dry_run: bool) -> list[Row]:
+def vacuumed(folder: str, keep: str, *, dry_run: bool) -> list[Row]:
     """By table, files and bytes; without a session."""
     keep_ms = parse_span("--keep", keep)
-    summary(folder)
     done: list[Row] = []
     for table in tables(folder):
-        size = {path: path.stat().st_size for path in table.vacuum(keep_ms=keep_ms, dry_run=True)}
         gone = table.vacuum(keep_ms=keep_ms, dry_run=dry_run)
-        freed = sum(size.get(path, 0) for path in gone)
-        done.append({"table": table.folder.name, "files": len(gone), "bytes": freed})
+        freed = sum(each.size for each in gone)
+        done.append({"table": table.storage.name, "files": len(gone), "bytes": freed})
     return done
 
 
@@ -85,13 +82,3 @@ def _spark(where: Where, folder: Path) -> "Iterator[SparkSession]":
             yield spark
         except PySparkException as error:
             raise CannotStart(plain(str(error))) from None
-
-
-@contextmanager
-def _log_folder(folder: str) -> Iterator[Path]:
-    """Where Spark may say what it has to say: in the archive's own folder, unless that is elsewhere."""
-    if "://" not in folder:
-        yield Path(folder).absolute()
-        return
-    with tempfile.TemporaryDirectory(prefix="millpond-archive-") as made:
-        yield Path(made)

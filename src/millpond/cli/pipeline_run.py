@@ -4,12 +4,12 @@ Invariant: whoever stops it with a signal stops it between two micro-batches; wh
 Driven by pipeline.py and pipeline_demo.py.
 """
 
-import json
 import logging
 import os
 import re
 import signal
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -35,7 +35,8 @@ _OURS: Final = re.compile(r"millpond\.model\.errors\.\w+: (.+)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPlan:
-    folder: Path
+    folder: str | Path
+    checkpoint: Path | None = None
     master: str
     every_seconds: float | None
     """None to deal with what is there, and end."""
@@ -48,7 +49,7 @@ class RunPlan:
 
 def run_metrics(bootstrap: str, plan: RunPlan, configs: Mapping[str, str]) -> None:
     check_topic(bootstrap, TOPIC)
-    with quiet_session(plan.master, plan.folder, configs) as spark:
+    with log_folder(plan.folder) as logs, quiet_session(plan.master, logs, configs) as spark:
         watch = Watcher(plan.metrics_port)
         try:
             run_in(spark, bootstrap, plan, watch)
@@ -77,6 +78,7 @@ def run_in(spark: "SparkSession", bootstrap: str, plan: RunPlan, watch: "Watcher
     settings = MetricsSettings(
         bootstrap=bootstrap,
         folder=plan.folder,
+        checkpoint=plan.checkpoint,
         topic=TOPIC,
         lateness_seconds=plan.lateness_seconds,
         offsets_per_trigger_max=plan.offsets_max,
@@ -155,7 +157,7 @@ def quiet_session(master: str, folder: Path, configs: Mapping[str, str] | None =
     log = folder / "spark.log"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with _errors_to(log):
+        with errors_to(log):
             spark = session(
                 master, name="millpond-metrics", configs={"spark.ui.enabled": "false"} | dict(configs or {})
             )
@@ -173,7 +175,7 @@ def quiet_session(master: str, folder: Path, configs: Mapping[str, str] | None =
 
 
 @contextmanager
-def _errors_to(path: Path) -> Iterator[None]:
+def errors_to(path: Path) -> Iterator[None]:
     """What is started meanwhile keeps the file for what it says."""
     sys.stderr.flush()
     before = os.dup(2)
@@ -232,64 +234,66 @@ class Watcher:
             )
 
 
+@contextmanager
+def log_folder(place: str | Path) -> Iterator[Path]:
+    """Where Spark may say what it has to say: beside the tables, unless those are elsewhere."""
+    if "://" not in str(place):
+        yield Path(place).absolute()
+        return
+    with tempfile.TemporaryDirectory(prefix="millpond-spark-") as made:
+        yield Path(made)
+
+
 # What is there
 
 
-def summary(folder: Path) -> dict[str, Any]:
+def summary(folder: str | Path) -> dict[str, Any]:
     """Of all tables, from their logs."""
-    tables: list[dict[str, Any]] = []
-    note: dict[str, Any] = {}
-    for name in ("facts", "rollups"):
-        log = folder / name / "_delta_log"
-        if not log.is_dir():
-            raise InvalidSetting(f"there is no table in {folder / name}; millpond pipeline run metrics makes one")
-        commits = sorted(log.glob("*.json"))
-        files: dict[str, dict[str, Any]] = {}
-        for path in commits:
-            try:
-                actions = [json.loads(line) for line in path.read_text().splitlines()]
-            except ValueError:
-                raise InvalidSetting(
-                    f"{path} is damaged: it is no commit of a table; put it back from a copy"
-                ) from None
-            for action in actions:
-                if "add" in action:
-                    files[action["add"]["path"]] = action["add"]
-                elif "remove" in action:
-                    files.pop(action["remove"]["path"], None)
-                elif name == "facts" and "commitInfo" in action:
-                    note = action["commitInfo"].get("note") or note
-        tables.append(
-            {
-                "table": str(folder / name),
-                "rows": sum(json.loads(each["stats"])["numRecords"] for each in files.values()),
-                "files": len(files),
-                "bytes": sum(each["size"] for each in files.values()),
-                "commits": len(commits),
-            }
-        )
+    found = tables(folder)
+    note = found[0].state.note
     counts = {name: note.get(name, 0) for name in ("ingested", "dead", "facts", "late")}
     counts["duplicates"] = counts["ingested"] - counts["dead"] - counts["facts"]
-    return {"messages": counts, "tables": tables}
+    return {
+        "messages": counts,
+        "tables": [
+            {
+                "table": str(table.storage),
+                "rows": sum(each.rows for each in table.state.files.values()),
+                "files": len(table.state.files),
+                "bytes": sum(each.size for each in table.state.files.values()),
+                "commits": table.state.version + 1,
+            }
+            for table in found
+        ],
+    }
 
 
-def compact_tables(folder: Path, master: str, configs: Mapping[str, str]) -> list[tuple[str, int, int]]:
+def compact_tables(folder: str, master: str, configs: Mapping[str, str]) -> list[tuple[str, int, int]]:
     """By table, how many files there were and are."""
-    summary(folder)
-    with quiet_session(master, folder, configs) as spark:
+    found = tables(folder)
+    with log_folder(folder) as logs, quiet_session(master, logs, configs) as spark:
         done = []
-        for table in tables(folder):
+        for table in found:
             before = len(table.state.files)
             table.compact(spark)
-            done.append((table.folder.name, before, len(table.state.files)))
+            done.append((table.storage.name, before, len(table.state.files)))
         return done
 
 
-def tables(folder: Path) -> "list[Table]":
-    from millpond.pipeline import metrics  # noqa: PLC0415
-    from millpond.pipeline.table import Table  # noqa: PLC0415
-
-    return [
-        Table(folder / "facts", metrics.FACT, partitioned_by="date"),
-        Table(folder / "rollups", metrics.ROLLUP, partitioned_by="resolution"),
-    ]
+def tables(folder: str | Path) -> "list[Table]":
+    """Those of the pipeline, which has to have run."""
+    try:
+        from millpond.pipeline import metrics  # noqa: PLC0415
+        from millpond.pipeline.storage import below, is_object_store  # noqa: PLC0415
+        from millpond.pipeline.table import Table  # noqa: PLC0415
+    except ImportError as error:
+        raise CannotStart(_missing(error)) from None
+    found = []
+    for name, schema, column in (("facts", metrics.FACT, "date"), ("rollups", metrics.ROLLUP, "resolution")):
+        place = below(folder, name)
+        is_there = is_object_store(place) or (Path(place) / "_delta_log").is_dir()
+        table = Table(place, schema, partitioned_by=column) if is_there else None
+        if table is None or (name == "facts" and table.state.version < 0):
+            raise InvalidSetting(f"there is no table in {place}; millpond pipeline run metrics makes one")
+        found.append(table)
+    return found

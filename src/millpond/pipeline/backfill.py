@@ -31,7 +31,8 @@ from millpond.pipeline.metrics_job import NOTHING_CLOSED, MetricsJob, Progress
 from millpond.pipeline.options import Connection
 from millpond.pipeline.planning import Span
 from millpond.pipeline.positions import to_json
-from millpond.pipeline.table import File, Note, Table
+from millpond.pipeline.storage import File
+from millpond.pipeline.table import Note, Table
 from millpond.pipeline.time_range import TimeRange, written
 
 APP: Final = "backfill"
@@ -61,7 +62,9 @@ class _Written:
         if not self.table.commit(
             APP, number, added=self.added, removed=self.removed, note=note, operation="REPLACE RANGE"
         ):
-            raise InvalidSetting(f"{self.table.folder}: another back-fill was faster, and this one has changed nothing")
+            raise InvalidSetting(
+                f"{self.table.storage}: another back-fill was faster, and this one has changed nothing"
+            )
 
 
 def backfill(spark: SparkSession, job: MetricsJob, wanted: TimeRange) -> list[Replaced]:
@@ -70,7 +73,7 @@ def backfill(spark: SparkSession, job: MetricsJob, wanted: TimeRange) -> list[Re
     progress = job.progress()
     if not progress.positions:
         raise InvalidSetting(
-            f"{job.facts.folder}: the job has not read anything yet; millpond pipeline run metrics does"
+            f"{job.facts.storage}: the job has not read anything yet; millpond pipeline run metrics does"
         )
     spans = _spans(job, progress, wanted)
     found = _facts_again(spark, job, spans, wanted).persist()
@@ -180,7 +183,7 @@ def _written_instead(table: Table, near: list[File], found: DataFrame, kept: Dat
     rows = found.unionByName(kept) if near else found
     added = table.write(rows.repartition(table.partitioned_by))
     replaced = Replaced(
-        table.folder.name,
+        table.storage.name,
         before=sum(each.rows for each in near) - stays,
         after=sum(each.rows for each in added) - stays,
     )

@@ -19,7 +19,8 @@ from millpond.client.settings import ProducerSettings
 from millpond.model.errors import BrokerUnreachable, OffsetOutOfRange, OutOfOrderSequence, StaleProducerEpoch
 from millpond.model.ids import Offset, Sequence, TimestampMs, TopicPartition
 from millpond.pipeline.decode import decode_batches
-from millpond.pipeline.encode import RECORD_BYTES_EXTRA, Origin, cut_by_size, encode_rows, row_sizes
+from millpond.pipeline.encode import Origin, cut_by_size, encode_rows, row_sizes
+from millpond.pipeline.kernel import RECORD_BYTES_EXTRA
 from millpond.pipeline.reading import fetch_some
 from millpond.pipeline.tokens import Commit
 from millpond.protocol.compression import Codec

@@ -1,7 +1,8 @@
 """Arrow columns to record batches: the counterpart of decode.py, column by column as well.
 
-What stands before, between and behind key and value of a record is laid out of all records at once; then Arrow takes
-head, key, middle, value and tail in turn, and what it copies together are the records of a batch.
+The compiled kernel does it where there is one (kernel.py). Where there is none, what stands before, between and behind
+key and value of a record is laid out of all records at once; then Arrow takes head, key, middle, value and tail in
+turn, and what it copies together are the records of a batch.
 
 Invariant: `encode_rows` writes the bytes that `encode_batch` would write of the same records.
 Pure: the time is an argument. Driven by sink.py and tokens.py.
@@ -18,13 +19,13 @@ from millpond.model.errors import InvalidRecord
 from millpond.model.ids import NO_EPOCH, NO_PRODUCER, ProducerEpoch, ProducerId, Sequence, TimestampMs
 from millpond.model.limits import RECORDS_PER_BATCH_MAX
 from millpond.pipeline.columns import HEADER
+from millpond.pipeline.kernel import KERNEL, RECORD_BYTES_EXTRA
 from millpond.pipeline.varints import Bytes, Mask, Numbers, lay_out, widths
 from millpond.protocol.compression import Codec
 from millpond.protocol.records import BatchHeader
 from millpond.protocol.records.encode import FIRST_OFFSET, NO_PRODUCER_EPOCH, NO_SEQUENCE, seal
 from millpond.protocol.records.header import MAGIC
 
-RECORD_BYTES_EXTRA: Final = 24
 _NULL_LENGTH: Final = -1
 
 
@@ -56,14 +57,9 @@ def encode_rows(
 ) -> bytes:
     """One batch of these rows, in their order; all have the one time. At least one row."""
     count = len(values)
-    tails, tail_sizes = _tails(headers, count)
-    heads, middles = _around(lengths_of(keys), lengths_of(values), tail_sizes)
-    parts = [heads, keys.fill_null(b""), middles, values.fill_null(b""), tails]
-    turn = (np.arange(count)[:, None] + count * np.arange(len(parts))[None, :]).ravel()
-    together = pa.concat_arrays(parts).take(pa.array(turn))
-    content = together.buffers()[2]
+    tails = None if headers is None or not len(headers.flatten()) else _tails(headers)
     return seal(
-        b"" if content is None else content.to_pybytes()[: int(_ends(together)[-1])],
+        _records(keys, values, tails) if KERNEL is None else KERNEL.encode(keys, values, tails),
         codec,
         BatchHeader(
             base_offset=FIRST_OFFSET,
@@ -81,6 +77,19 @@ def encode_rows(
             record_count=count,
         ),
     )
+
+
+def _records(keys: pa.Array, values: pa.Array, tails: pa.Array | None) -> bytes:
+    count = len(values)
+    if tails is None:
+        tails = _binary(np.zeros(count, np.uint8), np.ones(count, np.int64))
+    heads, middles = _around(lengths_of(keys), lengths_of(values), lengths_of(tails))
+    parts = [heads, keys.fill_null(b""), middles, values.fill_null(b""), tails]
+    turn = (np.arange(count)[:, None] + count * np.arange(len(parts))[None, :]).ravel()
+    together = pa.concat_arrays(parts).take(pa.array(turn))
+    content = together.buffers()[2]
+    found: bytes = b"" if content is None else content.to_pybytes()[: int(_ends(together)[-1])]
+    return found
 
 
 def _ends(array: pa.Array) -> Any:  # noqa: ANN401 - an array of numbers
@@ -118,10 +127,9 @@ def _binary(data: Bytes, sizes: Numbers) -> pa.Array:
     return pa.BinaryArray.from_buffers(pa.binary(), len(sizes), [None, pa.py_buffer(bounds), pa.py_buffer(data)])
 
 
-def _tails(headers: pa.Array | None, count: int) -> tuple[pa.Array, Numbers]:
+def _tails(headers: pa.Array) -> pa.Array:
     """Header count and headers of each row."""
-    if headers is None or not len(headers.flatten()):
-        return _binary(np.zeros(count, np.uint8), np.ones(count, np.int64)), np.ones(count, np.int64)
+    count = len(headers)
     counts = np.asarray(pc.list_value_length(headers).fill_null(0).to_numpy(zero_copy_only=False), np.int64)
     pairs = headers.flatten()
     names, values = pairs.field("key").cast(pa.binary()), pairs.field("value")
@@ -145,10 +153,9 @@ def _tails(headers: pa.Array | None, count: int) -> tuple[pa.Array, Numbers]:
     together = pa.concat_arrays(parts).take(pa.array(turn))
     ends = _ends(together)
     bounds = ends[np.append(count_places, len(turn))]
-    tails = pa.BinaryArray.from_buffers(
+    return pa.BinaryArray.from_buffers(
         pa.binary(), count, [None, pa.py_buffer(np.ascontiguousarray(bounds)), together.buffers()[2]]
     )
-    return tails, np.diff(bounds).astype(np.int64)
 
 
 def row_sizes(keys: pa.Array, values: pa.Array, headers: pa.Array | None) -> Numbers:

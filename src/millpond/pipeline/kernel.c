@@ -1,4 +1,5 @@
-/* The two inner loops of a Spark task that reads: record batches to columns (decode.py), JSON to columns (values.py).
+/* The inner loops of Spark's tasks: record batches to columns (decode.py), JSON to columns (values.py), and columns to
+the records of a batch (encode.py).
 
 Whatever looks odd to these functions they leave alone: they answer -1, or name the row, and the Python code that they
 stand in for decides what it is. So they need to know only what is usual, and may never take what that code refuses.
@@ -11,7 +12,7 @@ C99, no library but memcpy and memcmp; loaded by ctypes (kernel.py), which lets 
 #include <stdint.h>
 #include <string.h>
 
-#define INTERFACE 1
+#define INTERFACE 2
 int32_t millpond_interface(void) { return INTERFACE; }
 
 static void set_bit(uint8_t *bits, int64_t place) { bits[place >> 3] |= (uint8_t)(1u << (place & 7)); }
@@ -167,6 +168,67 @@ int64_t millpond_decode(const Batch *batches, int64_t batch_count, int64_t from,
     for (int64_t number = 0; number < batch_count && row >= 0; number++)
         row = decode_batch(&batches[number], from, until, headers_max, columns, row);
     return row;
+}
+
+/* Columns to records: what encode_batch writes of rows whose time is the batch's. */
+
+typedef struct {
+    const int32_t *bounds;
+    const uint8_t *bytes, *valid; /* a bit each, from `first` on; NULL where none is null */
+    int64_t first;
+} Cells;
+
+static uint8_t *put_varint(uint8_t *at, int64_t number) {
+    uint64_t raw = ((uint64_t)number << 1) ^ (uint64_t)(number >> 63);
+    for (; raw >= 0x80; raw >>= 7) *at++ = (uint8_t)(raw | 0x80);
+    *at++ = (uint8_t)raw;
+    return at;
+}
+
+static int64_t varint_size(int64_t number) {
+    uint64_t raw = ((uint64_t)number << 1) ^ (uint64_t)(number >> 63);
+    int64_t size = 1;
+    for (; raw >= 0x80; raw >>= 7) size++;
+    return size;
+}
+
+/* How long a cell is; -1 where it is null. */
+static int64_t cell_size(const Cells *cells, int64_t row) {
+    int64_t bit = cells->first + row;
+    if (cells->valid && !(cells->valid[bit >> 3] >> (bit & 7) & 1)) return -1;
+    return cells->bounds[row + 1] - cells->bounds[row];
+}
+
+static uint8_t *put_cell(uint8_t *at, const Cells *cells, int64_t row, int64_t size) {
+    at = put_varint(at, size);
+    if (size <= 0) return at;
+    memcpy(at, cells->bytes + cells->bounds[row], (size_t)size);
+    return at + size;
+}
+
+/* The records of `rows` rows into `out`, which has room for their bytes and 24 more for each; how many were written.
+`tails` are header counts and headers, laid out already; NULL where nobody has any. */
+int64_t millpond_encode(const Cells *keys, const Cells *values, const Cells *tails, int64_t rows, uint8_t *out) {
+    uint8_t *at = out;
+    for (int64_t row = 0; row < rows; row++) {
+        int64_t key = cell_size(keys, row), value = cell_size(values, row);
+        int64_t tail = tails ? cell_size(tails, row) : 1;
+        /* Attributes and timestamp delta are a zero byte each. */
+        int64_t size = 2 + varint_size(row) + varint_size(key) + varint_size(value) + tail;
+        at = put_varint(at, size + (key > 0 ? key : 0) + (value > 0 ? value : 0));
+        *at++ = 0;
+        *at++ = 0;
+        at = put_varint(at, row);
+        at = put_cell(at, keys, row, key);
+        at = put_cell(at, values, row, value);
+        if (tails) {
+            memcpy(at, tails->bytes + tails->bounds[row], (size_t)tail);
+            at += tail;
+        } else {
+            *at++ = 0;
+        }
+    }
+    return at - out;
 }
 
 /* JSON: values that are objects with plain strings, numbers of few digits, and no field twice. The rest is named. */

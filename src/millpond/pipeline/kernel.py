@@ -1,12 +1,13 @@
 """The compiled kernel (kernel.c), where it was built when Millpond was installed, and the memory it works in.
 
 It is a shared library beside this file, made by hatch_build.py where there is a C compiler. Where there is none, or
-`MILLPOND_PURE` is set, `KERNEL` is None, and decode.py and values.py do all of it with numpy, Arrow and msgspec.
+`MILLPOND_PURE` is set, `KERNEL` is None, and decode.py, encode.py and values.py do all of it with numpy, Arrow and
+msgspec.
 
 Invariants: every address that is handed over is that of an array which this module holds until the call is over, and
 which has room for all that kernel.c may write into it. What the kernel leaves alone is done by the code it stands in
 for, so results are the same with it and without.
-Driven by decode.py and values.py, in Spark's tasks.
+Driven by decode.py, encode.py and values.py, in Spark's tasks.
 """
 
 import ctypes
@@ -26,12 +27,14 @@ from millpond.protocol.records.kernel import RECORD_BYTES_MIN
 
 LIBRARY: Final = Path(__file__).with_name("libkernel.so")
 PURE: Final = "MILLPOND_PURE"
-INTERFACE: Final = 1
+INTERFACE: Final = 2
 """What kernel.c says of itself; a library that was built of another one is not used."""
 CONTENT_BYTES_MAX: Final = 2**31 - 1
 """Arrow counts the bytes of a column with 32 bits."""
 FIELDS_MAX: Final = 32
 OFFSET_MAX: Final = 2**63 - 1
+RECORD_BYTES_EXTRA: Final = 24
+"""What a record has besides key, value and headers is at most this: lengths, its place in the batch, two zeros."""
 _HEADER_BYTES_MIN: Final = 2
 _ENTRY_BYTES_MIN: Final = 5
 
@@ -69,6 +72,10 @@ class _Field(Structure):
         *((name, _Bytes) for name in ("text", "entry_key", "entry_value")),
         ("entries", c_int64),
     )
+
+
+class _Cells(Structure):
+    _fields_ = (*((name, c_void_p) for name in ("bounds", "bytes", "valid")), ("first", c_int64))
 
 
 def address(array: Any) -> int:  # noqa: ANN401 - an array of whatever type
@@ -120,6 +127,9 @@ class Kernel:
         self._json = library.millpond_json
         self._json.argtypes = (c_void_p, c_void_p, c_void_p, c_int64, c_void_p, c_int64, c_void_p, c_void_p)
         self._json.restype = c_int64
+        self._encode = library.millpond_encode
+        self._encode.argtypes = (c_void_p, c_void_p, c_void_p, c_int64, c_void_p)
+        self._encode.restype = c_int64
 
     def decode(
         self,
@@ -165,6 +175,14 @@ class Kernel:
             else value.array(pa.binary(), found, wanted.value.used, is_whole=not wanted.value.nulls),
             None if headers is None else headers.taken(wanted, found),
         )
+
+    def encode(self, keys: pa.Array, values: pa.Array, tails: pa.Array | None) -> bytes:
+        """The records of a batch; tails are header counts and headers as they are on the wire, None where all are 0."""
+        told = [None if each is None else _cells(each) for each in (keys, values, tails)]
+        size = sum(each[1] for each in told if each is not None) + len(values) * RECORD_BYTES_EXTRA
+        room = np.empty(size, np.uint8)
+        places = [None if each is None else ctypes.addressof(each[0]) for each in told]
+        return room[: self._encode(*places, len(values), address(room))].tobytes()
 
     def json(self, values: pa.Array, fields: Sequence["Field"]) -> tuple[list[pa.Array], Numbers]:
         """The fields of values that are objects, and the rows that it could not read that way: all null in them."""
@@ -222,6 +240,19 @@ def _told(header: BatchHeader, data: Bytes) -> tuple[int, ...]:
         header.max_timestamp,
         int(header.is_log_append_time),
     )
+
+
+def _cells(array: pa.Array) -> tuple[_Cells, int]:
+    """A column of bytes, lent as long as the array is held; and how many bytes it has."""
+    valid, bounds, content = array.buffers()
+    places = np.frombuffer(bounds, np.int32)[array.offset : array.offset + len(array) + 1]
+    told = _Cells(
+        address(places),
+        None if content is None else content.address,
+        None if valid is None else valid.address,
+        array.offset,
+    )
+    return told, int(places[-1] - places[0])
 
 
 # JSON

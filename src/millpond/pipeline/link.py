@@ -3,17 +3,24 @@
     with Link(connection) as link:
         ends = link.offsets(dict.fromkeys(partitions, LATEST))
 
+A task borrows the one that the task before it in its process has left (`task_link`), where that ended well: to connect,
+and to ask who leads what, takes longer than to fetch what a small micro-batch has.
+
 Invariant: after `close` neither thread nor socket is left. Belongs to one thread, beside its own.
 Driven by source.py and sink.py.
 """
 
 import asyncio
+import os
 import re
 import threading
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self, TypeVar
+
+from pyspark import TaskContext
 
 from millpond.client.admin_groups import Groups
 from millpond.client.cluster import Cluster
@@ -24,6 +31,26 @@ from millpond.model.ids import Offset, TopicPartition
 from millpond.pipeline.options import Connection
 
 Result = TypeVar("Result")
+
+
+_left: dict[tuple[int, Connection], "Link"] = {}
+"""By process: one that was forked since has nothing of another's."""
+
+
+@contextmanager
+def task_link(connection: Connection) -> Iterator["Link"]:
+    """Kept for the next task of this process, in Spark; its process ends when it has had none for a minute."""
+    mine = (os.getpid(), connection)
+    link = _left.pop(mine, None) or Link(connection)
+    is_well = False
+    try:
+        yield link
+        is_well = True
+    finally:
+        if is_well and TaskContext.get() is not None and mine not in _left:
+            _left[mine] = link
+        else:
+            link.close()
 
 
 class Link:

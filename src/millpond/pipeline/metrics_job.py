@@ -32,7 +32,9 @@ from millpond.model.errors import InvalidSetting
 from millpond.pipeline import metrics
 from millpond.pipeline.link import Link
 from millpond.pipeline.options import Connection, write_options
+from millpond.pipeline.session import is_connected
 from millpond.pipeline.sink import write_once
+from millpond.pipeline.storage import below, is_object_store
 from millpond.pipeline.table import Table
 from millpond.pipeline.tokens import Commit
 
@@ -45,8 +47,10 @@ CHECKPOINT: Final = "checkpoint"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricsSettings:
     bootstrap: str
-    folder: Path
-    """Tables, and the checkpoint."""
+    folder: str | Path
+    """Of tables: a folder, or an address in an object store, such as s3://bucket/metrics."""
+    checkpoint: Path | None = None
+    """A folder, on the driver's machine or shared; one beside the tables, where those are in a folder."""
     topic: str = "metrics.inbound"
     dead_letters: str = "metrics.inbound.dlq"
     rollups: str = "metrics.rollup"
@@ -56,6 +60,17 @@ class MetricsSettings:
     offsets_per_trigger_max: int = 500_000
     fields: Mapping[str, str] = field(default_factory=dict)
     """What metrics have besides, with its type: columns of facts from now on. Those the table has already stay."""
+
+    @property
+    def checkpoint_folder(self) -> Path:
+        if self.checkpoint is not None:
+            return self.checkpoint
+        if is_object_store(self.folder):
+            raise InvalidSetting(
+                f"{self.folder} is an object store, and a checkpoint has to be in a folder that stays; name one of "
+                "the driver's machine, or a shared one: --checkpoint DIR"
+            )
+        return Path(self.folder) / CHECKPOINT
 
 
 @dataclass(slots=True)
@@ -110,9 +125,9 @@ class MetricsJob:
         spark.conf.set(
             "spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS"
         )  # or files would not tell their times
-        self.facts = Table(settings.folder / "facts", metrics.fact_schema(settings.fields), partitioned_by="date")
+        self.facts = Table(below(settings.folder, "facts"), metrics.fact_schema(settings.fields), partitioned_by="date")
         self.fields = metrics.fields_of(self.facts.schema)
-        self.rollups = Table(settings.folder / "rollups", metrics.ROLLUP, partitioned_by="resolution")
+        self.rollups = Table(below(settings.folder, "rollups"), metrics.ROLLUP, partitioned_by="resolution")
 
     @property
     def settings(self) -> MetricsSettings:
@@ -121,6 +136,11 @@ class MetricsJob:
     def start(self, *, trigger_seconds: float | None = None) -> StreamingQuery:
         """Without a time between micro-batches it reads what is there, and ends."""
         settings = self._settings
+        if is_connected(self._spark):
+            raise InvalidSetting(
+                "the metrics pipeline commits its tables in Spark's driver, and through Spark Connect that is the "
+                "server: run it on the server's machine, or with --master local[*], spark://... or k8s://..."
+            )
         options = {
             "kafka.bootstrap.servers": settings.bootstrap,
             "kafka.group.id": settings.group,
@@ -135,7 +155,7 @@ class MetricsJob:
         source = self._spark.readStream.format("millpond").options(**options).load()
         writer = (
             source.writeStream.foreachBatch(self.do_batch)
-            .option("checkpointLocation", str(settings.folder / CHECKPOINT))
+            .option("checkpointLocation", str(settings.checkpoint_folder))
             .queryName("metrics")
         )
         if trigger_seconds is None:
@@ -163,7 +183,7 @@ class MetricsJob:
 
     def _app(self) -> str:
         """Who this is to the tables: the query whose checkpoint it is. A new checkpoint is somebody new."""
-        path = self._settings.folder / CHECKPOINT / "metadata"
+        path = self._settings.checkpoint_folder / "metadata"
         try:
             return str(json.loads(path.read_text())["id"])
         except (OSError, ValueError, KeyError):

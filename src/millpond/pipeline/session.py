@@ -9,7 +9,7 @@
     the plain file manager, checkpoints on disk  the default one forks a process for each file; not for object stores
 
 A cluster (`spark://`, `k8s://`, `yarn`) gets this package sent to its executors; a Spark Connect server (`sc://`) has
-to have it, and these settings, itself.
+to have it, and these settings (`server_settings`), itself.
 
 Invariant: whatever is set here can be set otherwise by whoever asks, by name.
 Driven by programs, notebooks and tests.
@@ -45,13 +45,9 @@ def session(
     if master.startswith(CONNECT):
         return _connected(master, name, configs or {})
     use_java()
-    settings = dict(SETTINGS)
     if is_local(master):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # or Spark takes whichever is in PATH, without Millpond
-        settings |= {CHECKPOINT_MANAGER: LOCAL_MANAGER, "spark.sql.shuffle.partitions": str(_cores(master))}
-    else:
-        settings |= shipping.SETTINGS
-    settings |= dict(configs or {})
+    settings = server_settings(master) | ({} if is_local(master) else shipping.SETTINGS) | dict(configs or {})
     builder = SparkSession.builder.master(master).appName(name)
     for key, value in settings.items():
         builder = builder.config(key, value)
@@ -59,6 +55,18 @@ def session(
     if not is_local(master):
         spark.sparkContext.addPyFile(str(shipping.packed()))
     return spark
+
+
+def server_settings(master: str) -> dict[str, str]:
+    """What a driver has to be started with; a Spark Connect server as well, which a client cannot change."""
+    if not is_local(master):
+        return dict(SETTINGS)
+    return SETTINGS | {CHECKPOINT_MANAGER: LOCAL_MANAGER, "spark.sql.shuffle.partitions": str(_cores(master))}
+
+
+def is_connected(spark: SparkSession) -> bool:
+    """Through Spark Connect: the driver is elsewhere."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
 def is_local(master: str) -> bool:
@@ -70,7 +78,7 @@ def _connected(address: str, name: str, configs: Mapping[str, str]) -> SparkSess
     try:
         spark = SparkSession.builder.remote(address).appName(name).getOrCreate()
     except ImportError as error:
-        raise InvalidSetting(f"{address}: {error}; pip install 'pyspark[connect]'") from None
+        raise InvalidSetting(f"{address}: {error}; pip install 'millpond[spark,connect]'") from None
     for key, value in ({"spark.sql.session.timeZone": "UTC"} | dict(configs)).items():
         spark.conf.set(key, value)
     return spark

@@ -40,7 +40,7 @@ from millpond.model.limits import MIB
 from millpond.pipeline.committing import CommitWriter, Rows
 from millpond.pipeline.complaints import plainly
 from millpond.pipeline.encode import check_headers, cut_by_size, encode_rows, row_sizes
-from millpond.pipeline.link import Link
+from millpond.pipeline.link import Link, task_link
 from millpond.pipeline.options import WriteOptions
 from millpond.pipeline.partitioning import by_key
 from millpond.pipeline.tokens import Commit
@@ -111,7 +111,7 @@ def check_schema(schema: StructType, options: WriteOptions) -> None:
 def write_all(options: WriteOptions, commit: Commit | None, batches: Iterator[pa.RecordBatch]) -> RowsWritten:
     context = TaskContext.get()
     task = 0 if context is None else context.partitionId()
-    with Link(options.connection) as link:
+    with task_link(options.connection) as link:
         writer = link.run(_Writer.made(link, options, commit, task))
         rows = 0
         try:

@@ -36,7 +36,7 @@ from millpond.model.ids import TopicPartition
 from millpond.pipeline.columns import DDL
 from millpond.pipeline.complaints import plainly, plainly_each
 from millpond.pipeline.filters import Conditions
-from millpond.pipeline.link import Link
+from millpond.pipeline.link import Link, task_link
 from millpond.pipeline.options import Kind, ReadOptions, read_options, write_options
 from millpond.pipeline.planning import Span, limited, limited_by_bytes, spans_of
 from millpond.pipeline.positions import (
@@ -107,7 +107,7 @@ def _json_of(options: ReadOptions, schema: StructType) -> pa.StructType | None:
 def _read(options: ReadOptions, json: pa.StructType | None, partition: InputPartition) -> Iterator[pa.RecordBatch]:
     """In a task. Spark asks with an empty partition where there is nothing to read."""
     if isinstance(partition, SpanPartition):
-        with Link(options.connection) as link:
+        with task_link(options.connection) as link:
             batches = read_span(
                 link,
                 partition.span,

@@ -9,20 +9,18 @@
     <table>/date=2026-11-16/<commit>-<n>.parquet    what is not in the log is not in the table
     every hundredth commit is a checkpoint too (table_checkpoint.py)
 
-Whoever reads Delta tables reads these. Spark writes the files, without a jar; the driver makes them count, all at once.
+Whoever reads Delta tables reads these. Tasks write the files, without a jar; the driver makes them count, all at once.
 
 A table that is opened with columns it does not have gets them with the next commit; rows that are there have null in
 them. Columns that it has and nobody names any more stay.
 
 Invariant: a commit is there whole or not at all, and the files it names are on disk before it; of one app, each number
 is committed once, however often and by how many it is tried.
-For folders that support hard links, on one machine or shared. Driven by metrics_job.py.
+Where the files are is storage.py's to know. Driven by metrics_job.py.
 """
 
 import json
-import os
 import random
-import shutil
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -37,32 +35,14 @@ from pyspark.sql.types import StructType
 
 from millpond.client.settings import machine_wall_ms
 from millpond.model.errors import InvalidSetting
-from millpond.pipeline.table_checkpoint import read_checkpoint, write_checkpoint
+from millpond.pipeline.storage import File, Stored, storage_at
+from millpond.pipeline.table_checkpoint import LOG, read_checkpoint, write_checkpoint
 
-LOG: Final = "_delta_log"
-INCOMING: Final = "_incoming"
 COMPACTION: Final = "compaction"
 CHECKPOINT_EVERY: Final = 100
-_MS_PER_SECOND: Final = 1000
 Action = dict[str, Any]
 Note = Mapping[str, Any] | Callable[[Action], Mapping[str, Any]] | None
 """What is kept with a commit; or what comes of the note before it, whoever wrote that in between. None keeps it."""
-
-
-@dataclass(frozen=True, slots=True)
-class File:
-    path: str
-    """Below the table's folder."""
-    partition: Mapping[str, str]
-    size: int
-    rows: int
-    time_min_ms: int
-    time_max_ms: int
-    """Of the column `time`, rounded outwards."""
-
-    def overlaps(self, start_ms: int, end_ms: int) -> bool:
-        """With [start, end)."""
-        return self.time_min_ms < end_ms and self.time_max_ms >= start_ms
 
 
 @dataclass(slots=True)
@@ -86,24 +66,20 @@ class State:
 class Table:
     def __init__(
         self,
-        folder: Path,
+        place: str | Path,
         schema: StructType,
         *,
         partitioned_by: str,
         wall_ms: Callable[[], int] = machine_wall_ms,
         rng: random.Random | None = None,
     ) -> None:
-        self.folder = folder
+        self.storage = storage_at(place)
         self._wall_ms = wall_ms
         self._rng = rng or random.Random()
         self.schema = schema
         self.partitioned_by = partitioned_by
         self.state = State()
-        try:
-            (folder / LOG).mkdir(parents=True, exist_ok=True)
-            (folder / INCOMING).mkdir(exist_ok=True)
-        except OSError as error:
-            raise InvalidSetting(f"{folder} cannot be written to: {error.strerror}; name another folder") from None
+        self.storage.prepare(LOG)
         self.refresh()
         self.schema = self._evolved(schema)
 
@@ -114,22 +90,19 @@ class Table:
         if self.state.version < 0:
             self._begin_with_checkpoint()
         while True:
-            path = self._commit_path(self.state.version + 1)
+            path = _commit_path(self.state.version + 1)
             try:
-                text = path.read_text()
+                lines = self.storage.read(path).splitlines()
             except FileNotFoundError:
                 return self.state
             try:
-                actions = [json.loads(line) for line in text.splitlines()]
+                actions = [json.loads(line) for line in lines]
             except ValueError:
                 raise InvalidSetting(
-                    f"{path} is damaged: it is no commit of a table. Put it back from a copy; or name another folder, "
-                    "and all messages are read again"
+                    f"{self.storage}/{path} is damaged: it is no commit of a table. Put it back from a copy; or name "
+                    "another folder, and all messages are read again"
                 ) from None
             self._apply(actions)
-
-    def _commit_path(self, version: int) -> Path:
-        return self.folder / LOG / f"{version:020}.json"
 
     def _apply(self, actions: Sequence[Action]) -> None:
         state = self.state
@@ -154,7 +127,7 @@ class Table:
         state.version += 1
 
     def _begin_with_checkpoint(self) -> None:
-        found = read_checkpoint(self.folder / LOG)
+        found = read_checkpoint(self.storage)
         if found is None:
             return
         version, actions, ours = found
@@ -165,13 +138,14 @@ class Table:
 
     def _write_checkpoint(self) -> None:
         state, now = self.state, self._wall_ms()
+        there = {each.path for each in self.storage.listed()}
         actions = [{name: action} for name, action in state.head.items()]
         actions += [{"txn": {"appId": app, "version": last, "lastUpdated": now}} for app, last in state.numbers.items()]
         actions += [_add_action(each, now, False) for each in state.files.values()]
         actions += [
             {"remove": {"path": path, "deletionTimestamp": moment, "dataChange": False}}
             for path, moment in state.removed.items()
-            if (self.folder / path).exists()
+            if path in there
         ]
         last = {app: [each.path for each in files] for app, files in state.last_added.items()}
         gone = [
@@ -182,7 +156,7 @@ class Table:
         ]
         ours = {"note": state.note, "last_added": last, "gone": gone}
         with suppress(OSError):  # the commits are there, whatever becomes of it
-            write_checkpoint(self.folder / LOG, state.version, actions, ours)
+            write_checkpoint(self.storage, state.version, actions, ours)
 
     def _evolved(self, wanted: StructType) -> StructType:
         """The columns there are, and those that are new."""
@@ -193,22 +167,21 @@ class Table:
         for each in wanted:
             if each.name in known and each.dataType != known[each.name].dataType:
                 raise InvalidSetting(
-                    f"{self.folder}: column {each.name} is {known[each.name].dataType.simpleString()}, and cannot "
+                    f"{self.storage}: column {each.name} is {known[each.name].dataType.simpleString()}, and cannot "
                     f"become {each.dataType.simpleString()}; give the new field another name"
                 )
         return StructType([*there, *(each for each in wanted if each.name not in known)])
 
     def read(self, spark: SparkSession, files: Iterable[File] | None = None) -> DataFrame:
         """All of it, or only these files."""
-        paths = [str(self.folder / each.path) for each in (self.state.files.values() if files is None else files)]
-        if not paths:
-            return spark.createDataFrame([], self.schema)
-        return spark.read.schema(self.schema).option("basePath", str(self.folder)).parquet(*paths)
+        paths = [each.path for each in (self.state.files.values() if files is None else files)]
+        return self.storage.rows(spark, self.schema, paths) if paths else spark.createDataFrame([], self.schema)
 
     def count_true(self, column: str, files: Iterable[File]) -> int:
         """Rows of these files in which a column of truths is true."""
         return sum(
-            pc.sum(pq.read_table(self.folder / each.path, columns=[column], partitioning=None)[column]).as_py() or 0
+            pc.sum(pq.read_table(self.storage.parquet(each.path), columns=[column], partitioning=None)[column]).as_py()
+            or 0
             for each in files
         )
 
@@ -219,45 +192,12 @@ class Table:
 
     def write(self, rows: DataFrame) -> list[File]:
         """Files that do not count until they are committed."""
-        attempt = self._new_name()
-        incoming = self.folder / INCOMING / attempt
-        try:
-            rows.write.partitionBy(self.partitioned_by).parquet(str(incoming))
-            return self._moved(incoming, attempt)
-        finally:
-            shutil.rmtree(incoming, ignore_errors=True)
-
-    def _moved(self, incoming: Path, attempt: str) -> list[File]:
-        written = []
-        for number, path in enumerate(sorted(incoming.glob("*/*.parquet"))):
-            place = path.parent.name
-            (self.folder / place).mkdir(exist_ok=True)
-            target = self.folder / place / f"{attempt}-{number:05}.parquet"
-            _sync(path)
-            path.rename(target)
-            written.append(self._described(target))
-        for folder in {(self.folder / each.path).parent for each in written}:
-            _sync(folder)
-        return written
+        return self.storage.write(rows, partitioned_by=self.partitioned_by, attempt=self._new_name())
 
     def discard(self, files: Iterable[File]) -> None:
         """Files that were written, and will not be committed."""
         for each in files:
-            (self.folder / each.path).unlink(missing_ok=True)
-
-    def _described(self, path: Path) -> File:
-        found = pq.read_metadata(path)
-        column = found.schema.names.index("time")
-        spans = [found.row_group(number).column(column).statistics for number in range(found.num_row_groups)]
-        name, _, value = path.parent.name.partition("=")
-        return File(
-            path=str(path.relative_to(self.folder)),
-            partition={name: value},
-            size=path.stat().st_size,
-            rows=found.num_rows,
-            time_min_ms=int(min(each.min for each in spans).timestamp() * _MS_PER_SECOND) - 1,
-            time_max_ms=int(max(each.max for each in spans).timestamp() * _MS_PER_SECOND) + 1,
-        )
+            self.storage.remove(each.path)
 
     def commit(
         self,
@@ -276,7 +216,7 @@ class Table:
                 return False
             for file in removed:
                 if file.path not in self.state.files:
-                    raise InvalidSetting(f"{self.folder}: {file.path} was taken away by another job; try again")
+                    raise InvalidSetting(f"{self.storage}: {file.path} was taken away by another job; try again")
             now = self._wall_ms()
             said = note(self.state.note) if callable(note) else note
             actions: list[Action] = [{"commitInfo": {"timestamp": now, "operation": operation, "note": said}}]
@@ -307,36 +247,19 @@ class Table:
             number = self.state.numbers.get(COMPACTION, -1) + 1
             self.commit(COMPACTION, number, added=new, removed=old, note=None, operation="OPTIMIZE", changes_data=False)
 
-    def vacuum(self, *, keep_ms: int, dry_run: bool = False) -> list[Path]:
+    def vacuum(self, *, keep_ms: int, dry_run: bool = False) -> list[Stored]:
         """Removes files that have not been in the table for so long, and those that never came to be."""
         oldest = self._wall_ms() - keep_ms
         named = set(self.state.files) | {each.path for files in self.state.last_added.values() for each in files}
-        found = []
-        for path in sorted(self.folder.glob("*/*.parquet")):
-            name = str(path.relative_to(self.folder))
-            if name not in named and path.parent.name not in (LOG, INCOMING):
-                since = self.state.removed.get(name, path.stat().st_mtime * _MS_PER_SECOND)
-                found += [path] if since < oldest else []
-        attempts = (self.folder / INCOMING).glob("*")
-        found += [each for each in attempts if each.stat().st_mtime * _MS_PER_SECOND < oldest]
-        for path in () if dry_run else found:
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        others = [each for each in self.storage.listed() if each.path not in named]
+        found = [each for each in others if self.state.removed.get(each.path, each.modified_ms) < oldest]
+        for each in () if dry_run else found:
+            self.storage.remove(each.path)
         return found
 
     def _create(self, version: int, actions: Sequence[Action]) -> bool:
-        draft = self.folder / LOG / f".{self._new_name()}"
-        with draft.open("w") as out:
-            out.writelines(json.dumps(each, separators=(",", ":")) + "\n" for each in actions)
-            out.flush()
-            os.fsync(out.fileno())
-        try:
-            os.link(draft, self._commit_path(version))
-        except FileExistsError:
-            return False
-        finally:
-            draft.unlink()
-        _sync(self.folder / LOG)
-        return True
+        lines = (json.dumps(each, separators=(",", ":")) + "\n" for each in actions)
+        return self.storage.create(_commit_path(version), "".join(lines).encode(), draft=self._new_name())
 
     def _new_name(self) -> str:
         """That nobody else has: a UUID's digits."""
@@ -364,6 +287,10 @@ class Table:
         ]
 
 
+def _commit_path(version: int) -> str:
+    return f"{LOG}/{version:020}.json"
+
+
 def _add_action(file: File, now: int, changes_data: bool) -> Action:
     return {
         "add": {
@@ -387,12 +314,3 @@ def _file_of(add: Action) -> File:
         time_min_ms=int(add["tags"]["timeMinMs"]),
         time_max_ms=int(add["tags"]["timeMaxMs"]),
     )
-
-
-def _sync(path: Path) -> None:
-    """A file's content, or a folder's names."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

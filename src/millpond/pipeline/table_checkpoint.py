@@ -11,13 +11,15 @@ Pure, but for the two files. Driven by table.py.
 
 import json
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-LAST: Final = "_last_checkpoint"
+from millpond.pipeline.storage import Storage
+
+LOG: Final = "_delta_log"
+LAST: Final = f"{LOG}/_last_checkpoint"
 NOTE: Final = "millpond.note"
 _TEXTS: Final = pa.map_(pa.string(), pa.string())
 SCHEMA: Final = pa.schema(
@@ -52,22 +54,20 @@ _MAPS: Final = {"partitionValues", "tags", "options", "configuration"}
 Action = dict[str, Any]
 
 
-def write_checkpoint(log: Path, version: int, actions: Iterable[Action], ours: Action) -> None:
+def write_checkpoint(storage: Storage, version: int, actions: Iterable[Action], ours: Action) -> None:
     """Of a state that is given as the actions that make it."""
     rows = [_with_note(action, ours) if "metaData" in action else action for action in actions]
-    draft = log / f".{version:020}.checkpoint.parquet"
-    pq.write_table(pa.Table.from_pylist([_pairs(row) for row in rows], schema=SCHEMA), draft, compression="zstd")
-    draft.rename(_path(log, version))
-    said = log / f".{LAST}"
-    said.write_text(json.dumps({"version": version, "size": len(rows)}))
-    said.replace(log / LAST)
+    out = pa.BufferOutputStream()
+    pq.write_table(pa.Table.from_pylist([_pairs(row) for row in rows], schema=SCHEMA), out, compression="zstd")
+    storage.replace(_path(version), out.getvalue().to_pybytes())
+    storage.replace(LAST, json.dumps({"version": version, "size": len(rows)}).encode())
 
 
-def read_checkpoint(log: Path) -> tuple[int, list[Action], Action] | None:
+def read_checkpoint(storage: Storage) -> tuple[int, list[Action], Action] | None:
     """Its version, its actions, and what is ours; None where there is none that can be read."""
     try:
-        version = int(json.loads((log / LAST).read_text())["version"])
-        rows = pq.read_table(_path(log, version)).to_pylist(maps_as_pydicts="strict")
+        version = int(json.loads(storage.read(LAST))["version"])
+        rows = pq.read_table(storage.parquet(_path(version))).to_pylist(maps_as_pydicts="strict")
         actions = [{name: each for name, each in row.items() if each is not None} for row in rows]
         (metadata,) = (action["metaData"] for action in actions if "metaData" in action)
         return version, actions, json.loads(metadata["configuration"].pop(NOTE))
@@ -75,8 +75,8 @@ def read_checkpoint(log: Path) -> tuple[int, list[Action], Action] | None:
         return None
 
 
-def _path(log: Path, version: int) -> Path:
-    return log / f"{version:020}.checkpoint.parquet"
+def _path(version: int) -> str:
+    return f"{LOG}/{version:020}.checkpoint.parquet"
 
 
 def _with_note(action: Action, ours: Action) -> Action:
