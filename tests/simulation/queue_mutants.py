@@ -45,13 +45,17 @@ def answer_before_it_is_kept(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(QueuePartition, "keep", keep)
 
 
-def wait_only_for_what_one_sends_oneself(patch: pytest.MonkeyPatch) -> None:
+def wait_for_the_document_under_way_and_not_for_the_next(patch: pytest.MonkeyPatch) -> None:
     async def keep(self: QueuePartition, *, is_new: bool = False) -> None:
-        changes = self.ledger.take_changes()
-        if changes or is_new:
-            await self._send(changes)
-            self.partition.require_leader()
+        if self._sent is None:
+            await original(self, is_new=is_new)
+            return
+        waiter = asyncio.get_running_loop().create_future()
+        self._sent.append(waiter)
+        await waiter
+        self.partition.require_leader()
 
+    original = QueuePartition.keep
     patch.setattr(QueuePartition, "keep", keep)
 
 
@@ -242,7 +246,7 @@ LEADERS_PARTED: World = {
 """For so long that others lead; what they had under way comes then. Much is given back, so that much is open."""
 MUTANTS: tuple[tuple[Mutant, int, World], ...] = (
     (answer_before_it_is_kept, 0, {}),
-    (wait_only_for_what_one_sends_oneself, 89, {}),
+    (wait_for_the_document_under_way_and_not_for_the_next, 0, {}),
     (keep_states_before_anybody_else_has_them, 8, {}),
     (ignore_the_fence, 4, LEADERS_PARTED),
     (forget_attempts_at_restart, 0, {}),
