@@ -63,6 +63,12 @@ class Stream:
         self._thread.start()
 
     def _send(self) -> None:
+        try:
+            self._send_until_stopped()
+        except KafkaException as error:  # as an idempotent producer raises it, where what it sent before is gone
+            self.history.errors.append(error)
+
+    def _send_until_stopped(self) -> None:
         history = self.history
         while not self._stopping.is_set():
             try:
