@@ -302,6 +302,7 @@ COORDINATORS_PARTED: World = {
     "given": Kind.THREE,
     "skies": Skies(kinds=("isolate",), lasts=(4.0,), every=(0.5, 2.5), places=((CONSUMER_OFFSETS, 0),)),
 }
+DISKS_LOST: World = {"seconds": 60, "given": Kind.GUEST_FORGETS}
 MUTANTS: tuple[tuple[Mutant, int, World], ...] = (
     (acknowledge_before_the_leader_has_synced, 34, {}),
     (acknowledge_before_anybody_else_has_it, 0, {}),
@@ -313,7 +314,7 @@ MUTANTS: tuple[tuple[Mutant, int, World], ...] = (
     (go_on_in_the_epoch_of_an_earlier_leader, 1, {}),
     (forget_the_epochs_at_restart, 0, {}),
     (wait_only_for_those_who_keep_up, 2, {}),
-    (keep_a_lost_disk_in_sync, 3, {}),
+    (keep_a_lost_disk_in_sync, 8, DISKS_LOST),
     (keep_the_groups_as_they_were_last_led_here, 3, {}),
     (load_only_what_the_high_watermark_covers, 0, {}),
     (trust_clocks_to_be_equal, 11, {}),

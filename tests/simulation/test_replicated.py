@@ -63,7 +63,7 @@ def test_one_seed_gives_one_trace_in_two_processes() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("world", [planted.DISKS_FULL, planted.COORDINATORS_PARTED])
+@pytest.mark.parametrize("world", [planted.DISKS_FULL, planted.DISKS_LOST, planted.COORDINATORS_PARTED])
 def test_worlds_that_provoke_planted_bugs_end_well_without_them(world: World) -> None:
     assert run_seed(0, **world).counts["Acknowledged"] > 0
 
