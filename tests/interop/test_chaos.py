@@ -56,5 +56,5 @@ def test_a_broker_that_does_not_wait_for_its_disk_is_found_out(tmp_path: Path) -
     if reason is not None:
         pytest.skip(reason)
     story = run_chaos(tmp_path, "--seconds", "10", "--only", "cut power of all", "--flush", "none")
-    signs = (" lost [", "OUT_OF_ORDER_SEQUENCE_NUMBER")  # missing when all is read; or missed by who sends more
+    signs = (" lost [", "FATAL")  # missing when all is read; or missed by who sends more
     assert any("FAILED" in line and any(sign in line for sign in signs) for line in story), "\n".join(story)

@@ -155,11 +155,11 @@ MUTANTS: tuple[tuple[Mutant, int, Day], ...] = (
     (apply_what_is_sent_again, 0, ANY_DAY),
     (mistake_a_writer_that_loads_again_for_itself, 0, ANY_DAY),
     (answer_before_it_is_kept, 1, ANY_DAY),
-    (answer_what_is_sent_again_before_it_is_kept, 1, ANY_DAY),
+    (answer_what_is_sent_again_before_it_is_kept, 33, ANY_DAY),
     (keep_a_shard_beyond_its_epoch, 0, PARTED),
     (know_what_could_not_be_appended, 0, OFTEN_FULL),
     (prune_up_to_the_end, 0, ANY_DAY),
     (rewrite_without_the_changes, 0, ANY_DAY),
-    (read_without_the_fences, 0, ANY_DAY),
+    (read_without_the_fences, 50, ANY_DAY),
 )
 """And a seed that showed it when it was planted, and a day that provokes it where others rarely do."""

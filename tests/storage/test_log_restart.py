@@ -59,6 +59,26 @@ def put(filesystem: Filesystem, name: str, content: bytes, *, position: int = 0)
 # New
 
 
+@simulated
+async def test_a_log_whose_removal_was_cut_short_believes_nothing_that_was_known_of_it(disk: SimDisk) -> None:
+    """Else a power cut before the first sync of the new one would be taken for damage."""
+    log = open_log(disk)
+    append(log, b"old")
+    await log.flush()
+    await log.upkeep(now_ms=NOW)
+    log.abandon()
+    for name in [each for each in disk.list(DIRECTORY) if each.endswith((".log", ".index"))]:
+        disk.remove(f"{DIRECTORY}/{name}")
+    disk.sync_directory(DIRECTORY)
+    log = open_log(disk)
+    append(log, b"new")
+    log.abandon()
+    disk.crash("lose")
+    log = open_log(disk)
+    assert (log.next_offset, log.report.damages) == (0, [])
+    await log.close()
+
+
 def test_a_new_log_is_empty_clean_and_at_0(disk: SimDisk) -> None:
     log = open_log(disk)
     assert (log.start_offset, log.durable_offset, log.next_offset, log.size_bytes()) == (0, 0, 0, 0)

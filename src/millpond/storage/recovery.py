@@ -163,7 +163,9 @@ class Recovery:
         self.report.clean = True
         content = read_document(self._filesystem, self._directory, CHECKPOINT)
         if content is not None:
-            self.checkpoint = Checkpoint(**content)
+            # Of a log that was being removed, as `begin_at` does: what it knew to be on disk, or compacted, is gone.
+            start = Checkpoint(**content).start_offset
+            self.checkpoint = Checkpoint(recovery_point=start, start_offset=start, cleaned_to=start)
         self.checkpoint.write(self._filesystem, self._directory)
         write_document(self._filesystem, self._directory, LEADER_EPOCHS, [])
         self.segments.create(self.checkpoint.start_offset)

@@ -66,8 +66,10 @@ async def answering(context: Context, on_error: Callable[[BaseException], None])
         await end(context, failure_of(error))
     except grpc.aio.AbortError:
         raise
+    except grpc.aio.InternalError:  # nobody is there to be written to, at times before `done` says so
+        return
     except Exception as error:
-        if context.done():  # nobody is there to be answered; what was written last may fail for that alone
+        if context.done():  # nobody is there to be answered
             return
         on_error(error)
         detail = "the broker failed to answer; its log says why"
