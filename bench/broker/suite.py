@@ -4,7 +4,6 @@ Stage by stage and round by round, all systems in turns: those that stand side b
 seconds of each other. The servers that are not being measured stay up, and idle.
 """
 
-import shutil
 from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -16,6 +15,7 @@ from bench.broker.figures import Figure, combined
 from bench.broker.librdkafka import KCAT
 from bench.broker.millpond import Millpond
 from bench.broker.peers import PEERS
+from bench.broker.peers.cache import HOW, kcat
 from bench.broker.processes import OthersLoad
 from bench.broker.systems import System
 from bench.broker.tables import print_figures
@@ -29,8 +29,8 @@ def measure(console: Console, place: Workspace, *, quick: bool, peers: Sequence[
     scale = QUICK if quick else FULL
     systems: list[System] = [Millpond(), *(system for name in peers for system in PEERS[name]())]
     missing = {system.name: why for system in systems if (why := system.why_not_here())}
-    if not shutil.which(KCAT):
-        missing[KCAT] = "not installed; confluent-kafka is the same library"
+    if not kcat():
+        missing[KCAT] = f"{HOW}; confluent-kafka is the same library"
     trials = [Trial(system, place, scale) for system in systems if system.name not in missing]
     versions = {trial.system.name: trial.system.version() for trial in trials}
     console.print(", ".join(f"{name} {version}" for name, version in versions.items()))
