@@ -35,7 +35,8 @@ def test_what_is_answered_is_counted(door: Door) -> None:
 
 
 def test_a_healthy_broker_is_live_and_ready(door: Door) -> None:
-    assert door.done("GET", "/health") == {"live": True, "ready": True, "why_not": []}
+    for path in ("/health", "/health/ready"):
+        assert door.done("GET", path) == {"live": True, "ready": True, "why_not": []}
     assert door.done("GET", "/health/live") == {"live": True}
 
 

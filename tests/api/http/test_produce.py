@@ -176,10 +176,25 @@ def test_what_is_wrong_is_said_with_its_field(
     assert values(door, "bad") == []
 
 
-@pytest.mark.parametrize("content_type", [None, "text/plain", "application/x-www-form-urlencoded", "application/xml"])
+@pytest.mark.parametrize("content_type", ["text/plain", "application/xml", "multipart/form-data"])
 def test_a_body_of_another_kind_is_refused(door: Door, content_type: str | None) -> None:
     answered = door.post("/produce", GOOD, content_type=content_type)
     assert (answered.status, answered.code, answered.json["field"]) == (415, "unsupported_media_type", "content-type")
+
+
+@pytest.mark.parametrize("content_type", [None, "application/x-www-form-urlencoded"])
+def test_a_body_of_which_nothing_is_said_is_text_unless_a_page_in_a_browser_sends_it(
+    broker: InProcessBroker, door: Door, content_type: str | None
+) -> None:
+    if "unsaid" not in broker.broker.node.image.topics:
+        broker.create_topic("unsaid")
+    before = len(values(door, "unsaid"))
+    body = {"topic": "unsaid", "value": "one coffee"}
+    assert door.post("/produce", body, content_type=content_type).json == {"partition": 0, "offset": before}
+    for origin in ("http://a.site.example", "null"):
+        asked = door.ask("POST", "/produce", body, content_type=content_type, headers={"origin": origin})
+        assert (asked.status, asked.code) == (415, "unsupported_media_type")
+    assert len(values(door, "unsaid")) == before + 1
 
 
 @pytest.mark.parametrize("value", [7, "no base64", "A", {"a": 1}])

@@ -5,15 +5,15 @@
     application/vnd.millpond.binary+json    binary  a string is base64
 
 `null` is no key, or no value, in all of them. Of a request it is the `Content-Type` that counts, of an answer the
-`Accept`; without one answers are text. What cannot stand in the form asked for is given in base64, under a name of its
-own: `value_base64` instead of `value`.
+`Accept`; without one both are text, and so is what `curl --data` sends by itself. What cannot stand in the form asked
+for is given in base64, under a name of its own: `value_base64` instead of `value`.
 
 Pure. Driven by the routes that take or give messages.
 """
 
 from binascii import Error as BinasciiError
 from binascii import a2b_base64, b2a_base64
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from functools import lru_cache
 from typing import Annotated, Any, Final
@@ -44,11 +44,21 @@ class Form(Enum):
 
 FORMS: Final = {form.value: form for form in Form}
 _ANY: Final = frozenset({"*/*", "application/*"})
+_UNSAID: Final = frozenset({b"", b"application/x-www-form-urlencoded"})
+"""What a request says whose sender said nothing; the second is curl's."""
+
+
+def form_of_body(headers: Mapping[bytes, bytes]) -> Form:
+    """What a body is in. Where nobody said so it is text, but not for a page in a browser, which names its origin: any
+    site can make a browser send such a body here without being asked, and only what it must ask for first is safe."""
+    content_type = headers.get(b"content-type", b"")
+    if content_type in _UNSAID and b"origin" not in headers:
+        return Form.TEXT
+    return _form_of_content(content_type)
 
 
 @lru_cache(64)
-def form_of_content(content_type: bytes) -> Form:
-    """What a body is in."""
+def _form_of_content(content_type: bytes) -> Form:
     found = FORMS.get(_media_type(content_type))
     if found is None:
         raise Refusal(

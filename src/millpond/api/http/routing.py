@@ -20,7 +20,7 @@ from msgspec import UNSET, Struct
 from millpond.api.anywhere.refusals import Refusal, wrong
 from millpond.api.http.allowed import Asked
 from millpond.api.http.connection import Answer, Request
-from millpond.api.http.forms import form_of_content
+from millpond.api.http.forms import form_of_body
 from millpond.api.http.problems import Blames, NotAllowed, refusal_of
 from millpond.api.http.replies import JSON
 from millpond.api.http.services import Services
@@ -115,7 +115,7 @@ def _decoder(body: Any) -> msgspec.json.Decoder[Any]:  # noqa: ANN401
 
 def body_of(request: Request, kind: Any) -> Any:  # noqa: ANN401
     """Of a type that msgspec knows."""
-    form_of_content(request.headers.get(b"content-type", b""))
+    form_of_body(request.headers)
     return decoded(_decoder(kind), request.body)
 
 

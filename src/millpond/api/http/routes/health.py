@@ -1,4 +1,4 @@
-"""GET /health, /health/live and /metrics: how this broker is, for those who look after it."""
+"""GET /health, /health/ready, /health/live and /metrics: how this broker is, for those who look after it."""
 
 import asyncio
 
@@ -28,6 +28,11 @@ async def health(call: Call) -> Reply:
     return Reply(503 if reasons else 200, JSON, body + b"\n")
 
 
+async def ready(call: Call) -> Reply:
+    """The same, under the name that those look for who know /health/live."""
+    return await health(call)
+
+
 async def live(call: Call) -> Live:
     return Live()
 
@@ -38,15 +43,11 @@ async def metrics(call: Call) -> Reply:
     return Reply(200, CONTENT_TYPE, body)
 
 
+_SUMMARY = "Whether this broker can serve everything it has, and why not"
+
 ROUTES = (
-    Route(
-        method="GET",
-        path="/health",
-        summary="Whether this broker can serve everything it has, and why not",
-        handler=health,
-        answer=Health,
-        also={503: Health},
-    ),
+    Route(method="GET", path="/health", summary=_SUMMARY, handler=health, answer=Health, also={503: Health}),
+    Route(method="GET", path="/health/ready", summary=_SUMMARY, handler=ready, answer=Health, also={503: Health}),
     Route(method="GET", path="/health/live", summary="Whether the process answers", handler=live, answer=Live),
     Route(method="GET", path="/metrics", summary="Prometheus' metrics", handler=metrics, gives=(CONTENT_TYPE,)),
 )

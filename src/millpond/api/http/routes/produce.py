@@ -16,7 +16,7 @@ from millpond.api.anywhere.producing import Parcel, Producing
 from millpond.api.anywhere.refusals import Refusal, code_of, status_of
 from millpond.api.anywhere.shipment import Shipment, size_of
 from millpond.api.http.connection import Answer, Request
-from millpond.api.http.forms import FORMS, NOTHING, Form, NewMessage, bytes_of, form_of_content
+from millpond.api.http.forms import FORMS, NOTHING, Form, NewMessage, bytes_of, form_of_body
 from millpond.api.http.problems import Blames, problem, reply_to
 from millpond.api.http.replies import JSON, Reply
 from millpond.api.http.routing import Route, decoded
@@ -41,7 +41,7 @@ class Place(Struct):
 
 def produce(services: Services, request: Request, answer: Answer) -> Coroutine[Any, Any, None] | None:
     """Waits for itself only where a topic has to be made first."""
-    form = form_of_content(request.headers.get(b"content-type", b""))
+    form = form_of_body(request.headers)
     messages: list[NewMessage]
     if is_array := request.body.lstrip()[:1] == b"[":
         if request.body.count(_NAMES_TOPIC) > MESSAGES_MAX:  # before it is taken apart

@@ -20,7 +20,7 @@ from millpond.api.anywhere import queues
 from millpond.api.anywhere.queues import ERROR_CHARS_MAX, GROUP_CHARS_MAX, RECEIVE_DEFAULT, Settlement
 from millpond.api.anywhere.refusals import Refusal, code_of, status_of
 from millpond.api.anywhere.shipment import Shipment
-from millpond.api.http.forms import FORMS, form_of_accept, form_of_content
+from millpond.api.http.forms import FORMS, form_of_accept, form_of_body
 from millpond.api.http.problems import problem
 from millpond.api.http.queue_messages import (
     MISSING,
@@ -133,7 +133,7 @@ class QueueStats(Struct):
 
 async def send(call: Call) -> object:
     services, name = call.services, call.names["topic"]
-    node, form = services.node, form_of_content(call.request.headers.get(b"content-type", b""))
+    node, form = services.node, form_of_body(call.request.headers)
     messages, prefix = _messages(call.body)
     now_ms, caps = node.clock.wall_ms(), queues.caps_of(node)
     records = []
