@@ -29,7 +29,7 @@ proof: .venv/.ready  ## watch the storage engine prove itself: a million message
 
 test: .venv/.ready $(KERNEL)  ## everything CI runs
 	@sh .ci/checks
-	@FUZZ_SEED=$(or $(SEED),1) $(BIN)/python -m pytest -n 3 --dist loadscope --max-worker-restart 0 --hypothesis-profile same
+	@FUZZ_SEED=$(or $(SEED),1) $(BIN)/python -m pytest -n 4 --dist loadscope --max-worker-restart 0 --hypothesis-profile same
 
 check: .venv/.ready $(KERNEL)  ## format, lint, types, layers, tidy and the fast tests: under a minute
 	@sh .ci/checks

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from millpond.api.kafka.context import Context
 from millpond.api.kafka.handlers.metadata import answer
 from millpond.broker.drivers.absences import Absences, Known
+from millpond.broker.drivers.listed import BACK_SOON_MS
 from millpond.core.raft.output import Role
 from millpond.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from millpond.testing import Simulation, simulate
@@ -148,6 +149,27 @@ async def _ask(machine: Machine, request: MetadataRequest) -> MetadataResponse:
     context = Context(12, None, "", close=lambda: None, answer_alone=lambda: None, when_lost=lambda _: None)
     found = answer(machine.broker.node, request, context)
     return found if isinstance(found, MetadataResponse) else await found
+
+
+@with_three
+async def test_clients_are_told_of_a_broker_for_another_minute_in_which_it_may_be_back(cluster: SimCluster) -> None:
+    async def told_of(machine: Machine) -> set[int]:
+        return {each.node_id for each in (await _ask(machine, MetadataRequest(topics=[]))).brokers}
+
+    controller = controller_of(cluster)
+    killed = others_of(cluster, controller)[0]
+    for _ in range(2):
+        killed.kill()
+        await until(lambda: all(killed.node_id not in live_for(each) for each in cluster.up), seconds=SECONDS)
+        await asyncio.sleep(BACK_SOON_MS / 1000 - 1)
+        assert {1, 2, 3} == await told_of(controller)
+        await killed.start()
+        await until(lambda: live_for(controller) == {1, 2, 3}, seconds=SECONDS)
+        assert {1, 2, 3} == await told_of(controller)
+    killed.kill()
+    await until(lambda: all(killed.node_id not in live_for(each) for each in cluster.up), seconds=SECONDS)
+    await asyncio.sleep(BACK_SOON_MS / 1000)
+    assert {1, 2, 3} - {killed.node_id} == await told_of(controller)
 
 
 async def _is_waited_for(cluster: SimCluster) -> None:

@@ -151,6 +151,8 @@ class Reader:
     def close(self) -> None:
         self._stopping.set()
         self._thread.join(CLOSE_SECONDS_MAX)
+        if self._thread.is_alive():
+            self._consumer.poll(0)  # what it has to say of the time since then is only told to who polls
         assert not self._thread.is_alive(), (
             f"{self.history.group} still waits for an answer after {CLOSE_SECONDS_MAX} s"
         )

@@ -31,6 +31,7 @@ from millpond.broker.drivers.group_shard import Surroundings
 from millpond.broker.drivers.groups import GroupCoordinator
 from millpond.broker.drivers.in_sync import keep_in_sync
 from millpond.broker.drivers.life import BrokerLife
+from millpond.broker.drivers.listed import ListedBrokers
 from millpond.broker.drivers.metadata import MetadataLog
 from millpond.broker.drivers.preferred import keep_preferred
 from millpond.broker.drivers.producer_ids import ProducerIds
@@ -195,6 +196,8 @@ def _node(
     )
     groups = GroupCoordinator(metadata, partitions, static=settings.configs, shared=surroundings)
     metadata.listen(groups.follow)
+    listed = ListedBrokers(clock)
+    metadata.listen(listed.follow)
     states, queues, producer_ids = _queues(settings, parts, clock, rng, on_error)
     delay_ms_max = whole("millpond.delay.max.ms", settings.configs)
     delays = DelayKeeper(partitions, DelaySurroundings(clock, delay_ms_max, DelayFacts(), on_error))
@@ -205,6 +208,7 @@ def _node(
         clock=clock,
         rng=rng,
         metadata=metadata,
+        listed=listed,
         partitions=partitions,
         producer_ids=producer_ids,
         groups=groups,

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from millpond.broker.drivers.delays import DelayKeeper
 from millpond.broker.drivers.departures import Departures
 from millpond.broker.drivers.groups import GroupCoordinator
+from millpond.broker.drivers.listed import ListedBrokers
 from millpond.broker.drivers.metadata import MetadataLog
 from millpond.broker.drivers.partition import Partition
 from millpond.broker.drivers.partitions import PartitionTable
@@ -33,6 +34,7 @@ class Node:
     clock: Clock
     rng: Rng
     metadata: MetadataLog
+    listed: ListedBrokers
     partitions: PartitionTable
     producer_ids: ProducerIds
     groups: GroupCoordinator

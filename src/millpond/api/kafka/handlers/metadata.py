@@ -2,6 +2,7 @@
 
 Behaviour: names that are not there are created where the request and the broker allow it, and answered only then. While
 the leader of something that is asked for is found out to be gone, the answer waits for the next, for a second at most.
+A broker that has just gone is still listed.
 Version notes: version 0 has no way to ask for no topics: an empty list is all of them there; from 1 null is all. From
 10 topics have ids, and from 12 may be asked for by id.
 """
@@ -122,7 +123,7 @@ def _response(
                 port=broker.endpoints[0].port,
                 rack=broker.rack,
             )
-            for broker in image.live_brokers()
+            for broker in node.listed.of(image)
         ],
         cluster_id=node.cluster_id,
         controller_id=node.controller_id,
