@@ -1,4 +1,5 @@
-"""For all tests: what starts processes or whole brokers counts as slow; processes run one after the other.
+"""For all tests: what starts processes or whole brokers counts as slow. Tests of clusters run one after the other, and
+those of single processes.
 
 So `make check` stays short, and in `make test` no cluster of one test has to wait for the cluster of another. Beside
 them others compute, and give way: a simulated second takes as long as it takes. What fails is named at once, so that a
@@ -7,7 +8,7 @@ run that is stopped has said something.
 
 import os
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,16 @@ settings.register_profile("same", deadline=None, derandomize=True)
 settings.load_profile("any")
 
 ROOT = Path(__file__).parent
-WHOLE_PROCESSES = (ROOT / "interop", ROOT / "cli", ROOT / "integration", ROOT / "client" / "test_cluster.py")
+WHOLE_CLUSTERS = (
+    ROOT / "cli" / "test_cluster.py",
+    ROOT / "cli" / "test_discovery.py",
+    ROOT / "cli" / "test_three_brokers.py",
+    ROOT / "client" / "test_cluster.py",
+    ROOT / "interop" / "test_cluster_clients.py",
+    ROOT / "interop" / "test_cluster_shares.py",
+    ROOT / "interop" / "test_lost_disk.py",
+)
+WHOLE_PROCESSES = (ROOT / "interop", ROOT / "cli", ROOT / "integration", *WHOLE_CLUSTERS)
 
 TAKE_LONG = (
     *WHOLE_PROCESSES,
@@ -44,20 +54,20 @@ BESIDE = (
 )
 
 
-def starts_processes(path: Path) -> bool:
-    return any(path.is_relative_to(each) for each in WHOLE_PROCESSES)
+def is_among(path: Path, places: Sequence[Path]) -> bool:
+    return any(path.is_relative_to(each) for each in places)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if any(item.path.is_relative_to(each) for each in TAKE_LONG):
+        if is_among(item.path, TAKE_LONG):
             item.add_marker(pytest.mark.slow)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """What only computes leaves the cores to who starts processes, where that can be taken back afterwards."""
-    if os.geteuid() != 0 or not any(item.path.is_relative_to(each) for each in COMPUTE):
+    if os.geteuid() != 0 or not is_among(item.path, COMPUTE):
         return (yield)
     usual = os.getpriority(os.PRIO_PROCESS, 0)
     os.setpriority(os.PRIO_PROCESS, 0, usual + 10)
@@ -86,8 +96,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 class TakeTurns(LoadScopeScheduling):  # type: ignore[misc] # xdist has no types
-    """Tests that start processes run one after the other; beside them what takes long and claims little. Those of the
-    pipeline share one Spark session."""
+    """Tests of clusters run one after the other, and those of processes; beside them what takes long and claims little.
+    Those of the pipeline share one Spark session."""
 
     def _split_scope(self, nodeid: str) -> str:
         path = ROOT.parent / nodeid.partition("::")[0]
@@ -95,7 +105,9 @@ class TakeTurns(LoadScopeScheduling):  # type: ignore[misc] # xdist has no types
             return path.name
         if path.is_relative_to(ROOT / "pipeline"):
             return "pipeline"
-        return "processes" if starts_processes(path) else nodeid
+        if path in WHOLE_CLUSTERS:
+            return "clusters"
+        return "processes" if is_among(path, WHOLE_PROCESSES) else nodeid
 
 
 @pytest.hookimpl(optionalhook=True)
