@@ -13,6 +13,9 @@ from millpond import __version__
 
 _FLUSH = {Durability.SYNCED: "group", Durability.NOT_SYNCED: "none"}
 
+_ENVIRON = {"PYTHONDONTWRITEBYTECODE": ""}
+"""An installed Millpond is compiled once. One that may not keep what it compiled does so at every start."""
+
 
 class RunningMillpond:
     def __init__(self, directory: Path) -> None:
@@ -20,7 +23,7 @@ class RunningMillpond:
         self.port = free_port()
         doors = ["--kafka", f"127.0.0.1:{self.port}", "--http", f"127.0.0.1:{free_port()}"]
         command = [sys.executable, "-m", "millpond.cli", "up", "--log-format", "json", *doors]
-        self.process = ServerProcess([*command, "--data-dir", str(directory / "data")], directory)
+        self.process = ServerProcess([*command, "--data-dir", str(directory / "data")], directory, _ENVIRON)
 
     def make_queue(self, name: str, durability: Durability) -> None:
         kafka_wire.make_topic(self.port, name, {"millpond.flush": _FLUSH[durability]})

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import typer
 
-from millpond.cli.__main__ import app
+from millpond.cli.commands import app
 from millpond.testing.broker import InProcessBroker
 from tests.cli.calling import Command
 

@@ -5,7 +5,7 @@ tests.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from millpond.broker.drivers.quorum import QuorumSettings
 from millpond.core.cluster.announcement import NAME_BYTES_MAX
@@ -18,6 +18,7 @@ from millpond.core.metadata.broker_configs import value_of, whole
 from millpond.core.raft.settings import RaftSettings
 from millpond.model.errors import InvalidSetting
 from millpond.model.limits import MIB
+from millpond.model.values import dataclass
 from millpond.net.limits import NetworkLimits
 
 _FOR_EVER_MS = 10 * 365 * 86_400_000

@@ -21,7 +21,7 @@ from asyncio import StreamReader
 from asyncio.subprocess import PIPE, STDOUT, Process
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TextIO
 
@@ -34,6 +34,7 @@ from millpond.app.settings import OFF, PORT_MAX, Settings
 from millpond.app.sources import ENVIRONMENT_PREFIX
 from millpond.model.addresses import Address
 from millpond.model.errors import InvalidSetting
+from millpond.model.values import dataclass
 from millpond.telemetry.events import (
     CLUSTER_BROKER_ENDED,
     CLUSTER_STARTED,

@@ -8,10 +8,10 @@ Driven by cluster_process.py.
 """
 
 import json
-from dataclasses import dataclass
 from typing import Any, TextIO
 
 from millpond.app.settings import LogFormat
+from millpond.model.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
 """The HTTP door, from its address being taken to its end.
 
 The address is taken first, so that a start that cannot have it fails before anything else is done. The door is opened
-last, and what serves it is loaded in a thread meanwhile: that takes longer than the rest of a start, and until then
-whoever connects waits. Driven by broker.py.
+last, and what serves it is loaded in a thread after that: it takes as long as the rest of a start, and would take that
+time from the first clients of Kafka's door. So it is loaded when somebody connects, who waits that long, or else soon.
+Driven by broker.py.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ from millpond.app.refusals import CannotListen
 from millpond.broker.node import Node
 from millpond.model.addresses import Address
 from millpond.net.facts import NetworkFacts
-from millpond.net.listening import let_go, open_door, reserve
+from millpond.net.listening import let_go, open_door, reserve, wait_caller
 from millpond.telemetry.http import HttpFacts
 from millpond.telemetry.loop_delay import LoopDelay
 from millpond.telemetry.requests import RequestFacts
@@ -25,6 +26,7 @@ if TYPE_CHECKING:  # see above
     from millpond.api.http.server import HttpServer
 
 SETTING = "http"
+LOADED_AFTER_SECONDS = 0.5
 
 
 class HttpDoor:
@@ -34,6 +36,8 @@ class HttpDoor:
         self._is_local = all(Address(each.getsockname()[0], 0).is_loopback for each in listeners)
         self._listeners = listeners
         self._opening: asyncio.Task[tuple[HttpServer, Application]] | None = None
+        self._is_loading = False
+        """Somebody may have connected, and waits to be answered."""
         self._loop_delay: LoopDelay | None = None
 
     @classmethod
@@ -71,6 +75,8 @@ class HttpDoor:
         started_ms = node.clock.monotonic_ms()
         try:
             loop = asyncio.get_running_loop()
+            await wait_caller(self._listeners, seconds_max=LOADED_AFTER_SECONDS)
+            self._is_loading = True
             for name in ("application", "server"):
                 await loop.run_in_executor(None, import_module, f"millpond.api.http.{name}")
             from millpond.api.http.application import Application  # noqa: PLC0415
@@ -95,11 +101,13 @@ class HttpDoor:
         """Answers what was asked, for a short while."""
         if self._loop_delay is not None:
             self._loop_delay.stop()
-        if self._opening is None:
+        if self._opening is not None and not self._is_loading:
+            self._opening.cancel()
+        if self._opening is not None:
+            await asyncio.wait([self._opening])
+        if self._opening is None or self._opening.cancelled():
             self.let_go()
-            return
-        await asyncio.wait([self._opening])
-        if self._opening.exception() is None:
+        elif self._opening.exception() is None:
             server, application = self._opening.result()
             await server.stop()
             await application.close()

@@ -6,7 +6,6 @@ Driven by broker.py.
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from millpond.app.broker_settings import BrokerSettings, quorum_settings
@@ -32,6 +31,7 @@ from millpond.model.addresses import Address
 from millpond.model.errors import ControllerUnavailable, InvalidSetting
 from millpond.model.ids import TopicPartition
 from millpond.model.ports import Clock, Filesystem, Rng
+from millpond.model.values import dataclass
 from millpond.storage.checkpoints import make_directory, read_document, write_document
 from millpond.telemetry.events import BROKER_GONE, ELECTED_UNCLEAN, tell
 

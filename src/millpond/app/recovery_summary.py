@@ -4,8 +4,8 @@ Pure, but for the telling. Driven by process.py.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from millpond.model.values import dataclass
 from millpond.storage.log import Log
 from millpond.telemetry.events import LOG_DAMAGED, LOG_RECOVERED, tell
 

@@ -8,7 +8,7 @@ Driven by the command line.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from ipaddress import IPv4Address
 from typing import NoReturn
@@ -19,6 +19,7 @@ from millpond.core.metadata.broker_configs import BROKER_KEYS, check_static
 from millpond.core.metadata.config_keys import INT32_MAX, allowed, parse
 from millpond.model.addresses import Address
 from millpond.model.errors import InvalidSetting
+from millpond.model.values import dataclass
 
 KAFKA_DEFAULT = Address("127.0.0.1", 9092)
 HTTP_DEFAULT = Address("127.0.0.1", 8080)

@@ -13,11 +13,11 @@ Pure, but for reading the file. Driven by settings.py.
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 
 from millpond.core.metadata.broker_configs import BROKER_KEYS
 from millpond.model.errors import InvalidSetting
+from millpond.model.values import dataclass
 
 NAMES = (
     *("data-dir", "kafka", "http", "grpc", "advertise", "node-id", "offset-store", "insecure", "log-format"),

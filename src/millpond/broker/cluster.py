@@ -3,8 +3,6 @@
 Made by app; nothing here decides anything.
 """
 
-from dataclasses import dataclass
-
 from millpond.broker.drivers.controller import Controller
 from millpond.broker.drivers.discovery import Finder
 from millpond.broker.drivers.doorkeeper import Doorkeeper
@@ -12,6 +10,7 @@ from millpond.broker.drivers.links import Identity, Links
 from millpond.broker.drivers.quorum import Quorum
 from millpond.broker.drivers.states import States
 from millpond.broker.node import Node
+from millpond.model.values import dataclass
 
 
 @dataclass(slots=True, kw_only=True)

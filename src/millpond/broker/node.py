@@ -4,7 +4,7 @@ Made by app; nothing here decides anything.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from millpond.broker.drivers.delays import DelayKeeper
 from millpond.broker.drivers.departures import Departures
@@ -23,6 +23,7 @@ from millpond.core.metadata.image import Image
 from millpond.model.errors import MillpondError, NotLeader, UnknownTopicId, UnknownTopicOrPartition
 from millpond.model.ids import TopicPartition
 from millpond.model.ports import Clock, Rng
+from millpond.model.values import dataclass
 
 
 @dataclass(slots=True, kw_only=True)

@@ -6,11 +6,12 @@ Driven by cluster.py.
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 
 from millpond.cli.asking import Asking
 from millpond.model.addresses import Address
 from millpond.model.errors import BrokerUnreachable
+from millpond.model.values import dataclass
 from millpond.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from millpond.protocol.messages.describe_quorum import (
     METADATA_TOPIC,

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -28,6 +28,7 @@ from millpond.client.connection import BrokerConnection
 from millpond.model.addresses import Address
 from millpond.model.errors import InvalidSetting
 from millpond.model.limits import GIB, KIB, MIB
+from millpond.model.values import dataclass
 
 State = Literal["ok", "warn", "fail"]
 

@@ -3,10 +3,11 @@
 Driven by groups.py.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Self
 
 from millpond.client import Admin
+from millpond.model.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

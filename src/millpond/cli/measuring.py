@@ -6,13 +6,13 @@ Driven by bench.py.
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from millpond.app.clock import SystemClock
 from millpond.cli.session import client_options
 from millpond.client import Admin, Consumer, Producer
 from millpond.model.errors import RequestTimedOut
+from millpond.model.values import dataclass
 
 CHUNK_BYTES: Final = 16 << 20
 POLL_MESSAGES: Final = 100_000

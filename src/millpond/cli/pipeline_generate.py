@@ -8,12 +8,12 @@ import asyncio
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Final
 
 from millpond.app.clock import SystemClock
 from millpond.client import Admin, Producer
 from millpond.model.errors import InvalidSetting
+from millpond.model.values import dataclass
 from millpond.pipeline.generating import Load, arrivals
 
 PARTITIONS: Final = 4

@@ -5,7 +5,7 @@ Driven by pipeline.py.
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from millpond.app.clock import SystemClock
 from millpond.app.refusals import CannotStart
 from millpond.cli.moments import parse_moment, parse_span
 from millpond.cli.pipeline_run import log_folder, plain, quiet_session, tables
+from millpond.model.values import dataclass
 from millpond.pipeline.time_range import TimeRange
 
 if TYPE_CHECKING:

@@ -13,13 +13,14 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from millpond.app.clock import SystemClock
 from millpond.app.refusals import CannotStart
 from millpond.model.errors import InvalidSetting
+from millpond.model.values import dataclass
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

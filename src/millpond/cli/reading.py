@@ -8,7 +8,6 @@ Driven by consume.py.
 import asyncio
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from millpond.app.clock import SystemClock
@@ -20,6 +19,7 @@ from millpond.cli.streams import write
 from millpond.client import Admin, Consumer, TopicPartition
 from millpond.model.errors import InvalidSetting, RequestTimedOut
 from millpond.model.ids import Offset
+from millpond.model.values import dataclass
 
 POLL_MESSAGES: Final = 1_000
 POLL_SECONDS: Final = 0.1

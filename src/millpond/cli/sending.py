@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from millpond.cli.message_formats import Parsed, parse_json
@@ -18,6 +18,7 @@ from millpond.cli.session import client_options
 from millpond.cli.streams import lines
 from millpond.client import Admin, Producer
 from millpond.model.errors import InvalidSetting
+from millpond.model.values import dataclass
 from millpond.protocol.records import Headers
 
 PACE_SECONDS: Final = 0.05

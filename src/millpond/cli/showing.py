@@ -7,11 +7,11 @@ Driven by every command that shows something.
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from millpond.cli.documents import as_json, as_yaml
 from millpond.cli.options import Output
+from millpond.model.values import dataclass
 
 PIPE_COLUMNS: Final = 10_000
 STYLES: Final = {"ok": "green", "warn": "yellow", "fail": "bold red", "live": "green", "fenced": "bold red"}

@@ -4,10 +4,11 @@ Driven by topics.py.
 """
 
 from base64 import urlsafe_b64encode
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Self
 
 from millpond.client import Admin, TopicPartition
+from millpond.model.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,11 @@
 """`millpond up`: one broker, or a small cluster on this machine, in the foreground, until it is told to stop."""
 
-import os
 from typing import Annotated
 
 from typer import Option
 
 from millpond.cli.options import examples
+from millpond.cli.starting import INSECURE, Start, start
 from millpond.model.errors import InvalidSetting
 
 Text = str | None
@@ -101,8 +101,6 @@ def up(
 
     In a file they are kafka = "127.0.0.1:9092" and, below \\[set], num.partitions = 3.
     """
-    from millpond.app.settings import load  # noqa: PLC0415
-
     _refuse_secret(cluster_secret)
     given = {
         "data-dir": data_dir,
@@ -117,20 +115,10 @@ def up(
         "cluster-secret-file": cluster_secret_file,
         "offset-store": offset_store,
         "log-format": log_format,
-        "insecure": "true" if insecure else None,
+        INSECURE: "true" if insecure else None,
     }
     flags = {name: text for name, text in given.items() if text is not None}
-    sets = [*(sets or []), *([] if rack is None else [f"broker.rack={rack}"])]
-    settings = load(flags=flags, sets=sets, environ=os.environ, config=config)
-    # A broker is loaded only when one is started, so that --help and a refusal come at once.
-    if cluster is None:
-        from millpond.app.process import run  # noqa: PLC0415
-
-        run(settings)
-    else:
-        from millpond.app.cluster_process import run_cluster  # noqa: PLC0415
-
-        run_cluster(settings, cluster)
+    start(Start(flags=flags, sets=sets or [], config=config, rack=rack, cluster=cluster))
 
 
 def _refuse_secret(given: str | None) -> None:

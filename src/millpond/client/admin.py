@@ -9,7 +9,6 @@ Groups are in admin_groups.py. Belongs to the loop it was made in.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Literal, Self, TypeVar
 
@@ -21,6 +20,7 @@ from millpond.client.refusals import NONE, refusal
 from millpond.client.settings import ClientSettings
 from millpond.model.errors import ClientClosed, TopicAlreadyExists, UnknownTopicOrPartition, WrongUse
 from millpond.model.ids import Offset, TopicPartition
+from millpond.model.values import dataclass
 from millpond.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,

@@ -5,13 +5,13 @@ Each call is one try: admin.py, and the other doors, which drive this, try again
 """
 
 import asyncio
-from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from millpond.client.cluster import Cluster
 from millpond.client.refusals import refusal
 from millpond.model.errors import InvalidRequest, MillpondError, PolicyViolation, UnknownTopicOrPartition
 from millpond.model.ids import TopicPartition
+from millpond.model.values import dataclass
 from millpond.protocol.messages.alter_delay import CANCEL, AlterDelayRequest, AlterDelayResponse
 from millpond.protocol.messages.fields import Message
 from millpond.protocol.messages.list_delays import ListDelaysRequest, ListDelaysResponse

@@ -4,7 +4,6 @@ Each call is one try: admin.py, which drives this, tries again.
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeVar
 
 from millpond.client.ages import written_at
@@ -13,6 +12,7 @@ from millpond.client.offsets import EARLIEST, LATEST, offsets_at
 from millpond.client.refusals import NEW_COORDINATOR_CODES, refusal
 from millpond.model.errors import GroupNotEmpty, GroupNotFound, MalformedMessage, WrongUse
 from millpond.model.ids import Offset, TopicPartition
+from millpond.model.values import dataclass
 from millpond.protocol.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsRequestPartition,

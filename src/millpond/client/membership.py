@@ -12,7 +12,6 @@ A member that was fenced owns nothing any more: its partitions may be another's 
 Pure: the caller passes `now` and sends what `due` gives. Driven by group.py.
 """
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
@@ -20,6 +19,7 @@ from millpond.client.refusals import NEW_COORDINATOR_CODES, RETRIED_CODES, refus
 from millpond.client.retries import Backoff
 from millpond.model.errors import MillpondError
 from millpond.model.ports import Rng
+from millpond.model.values import dataclass
 
 UNKNOWN_MEMBER_ID: Final = 25
 FENCED_MEMBER_EPOCH: Final = 110

@@ -3,10 +3,10 @@
 Pure values.
 """
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from millpond.model.ids import Offset, TimestampMs, TopicPartition
+from millpond.model.values import dataclass
 from millpond.protocol.records import Headers
 
 

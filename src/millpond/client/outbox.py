@@ -21,7 +21,7 @@ Pure: the caller passes `now` and the leaders, sends what `take` gives, and tell
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from millpond.client.batches import SEQUENCE_MASK, UNKNOWN_OFFSET, Batch, Identity, Numbered, Outcome
 from millpond.client.refusals import RETRIED_CODES, refusal
@@ -31,6 +31,7 @@ from millpond.model.errors import DeliveryTimedOut, MillpondError
 from millpond.model.ids import Offset, TimestampMs, TopicPartition
 from millpond.model.ids import Sequence as SequenceNumber
 from millpond.model.ports import Rng
+from millpond.model.values import dataclass
 from millpond.protocol.records import NewRecord
 
 MESSAGE_TOO_LARGE = 10

@@ -11,7 +11,6 @@ Driven by consumer.py: `run` polls, `finish` and `forget` are called when partit
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Hashable
-from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
 from millpond.client.messages import Message
@@ -19,6 +18,7 @@ from millpond.client.positions import Positions
 from millpond.client.progress import Progress
 from millpond.model.errors import WrongUse
 from millpond.model.ids import TopicPartition
+from millpond.model.values import dataclass
 
 Handler = Callable[[Message], Awaitable[object]]
 Order = Literal["key", "partition", "none"]

@@ -5,9 +5,8 @@ clients that failed together do not come back together.
 Pure: chance is an argument. Driven by everything that asks a broker.
 """
 
-from dataclasses import dataclass
-
 from millpond.model.ports import Rng
+from millpond.model.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ Pure but for two defaults, the machine's wall clock and its chance, which tests 
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Any, Final, Literal
 
 from millpond.client.addresses import parse_addresses
@@ -16,6 +16,7 @@ from millpond.model.addresses import Address
 from millpond.model.errors import InvalidSetting
 from millpond.model.limits import KIB, MIB
 from millpond.model.ports import Rng
+from millpond.model.values import dataclass
 from millpond.protocol.compression import Codec
 
 Acks = Literal["all", "leader", "none"]

@@ -4,11 +4,12 @@ Invariant: a partition's leader is never replaced by one of an older epoch, howe
 topic was created anew. Pure. Driven by cluster.py, which asks for it.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 from millpond.model.addresses import Address
 from millpond.model.ids import TopicPartition
+from millpond.model.values import dataclass
 from millpond.protocol.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
 
 NOBODY = -1

@@ -12,10 +12,10 @@ else runs, on any loop that reads when it can (and not ahead of time): so all co
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
+from millpond.model.values import dataclass
 from millpond.net.answers import Answer, AnswerFuture, AnswerQueue, Batch, Later
 from millpond.net.deadlines import Deadlines
 from millpond.net.facts import CloseReason, NetworkFacts

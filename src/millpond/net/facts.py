@@ -3,8 +3,10 @@
 Written by connection.py and server.py on the loop, so nothing here is locked.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
+
+from millpond.model.values import dataclass
 
 
 class CloseReason(Enum):

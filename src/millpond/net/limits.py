@@ -3,10 +3,9 @@
 Frozen, and checked when made. Pure.
 """
 
-from dataclasses import dataclass
-
 from millpond.model.errors import InvalidSetting
 from millpond.model.limits import GIB, KIB, MIB
+from millpond.model.values import dataclass
 
 FRAME_BYTES_WALL = 2 * GIB - 1
 """The length before a frame is a signed 32-bit number."""

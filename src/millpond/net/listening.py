@@ -39,6 +39,21 @@ def open_door(listeners: list[socket.socket]) -> None:
         listener.listen(BACKLOG)
 
 
+async def wait_caller(listeners: list[socket.socket], *, seconds_max: float) -> None:
+    """Returns when somebody has connected to an open door, or after so long."""
+    loop = asyncio.get_running_loop()
+    called = asyncio.Event()
+    timer = loop.call_later(seconds_max, called.set)
+    for listener in listeners:
+        loop.add_reader(listener, called.set)
+    try:
+        await called.wait()
+    finally:
+        timer.cancel()
+        for listener in listeners:
+            loop.remove_reader(listener)
+
+
 def let_go(listeners: list[socket.socket]) -> None:
     for listener in listeners:
         listener.close()

@@ -18,7 +18,6 @@ all of them: so where a crash leaves some of the others behind, recovery sees th
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from millpond.model.errors import LogCorrupted, MillpondError, RequestError
@@ -26,6 +25,7 @@ from millpond.model.ids import NO_PRODUCER, Offset, ProducerEpoch, TimestampMs
 from millpond.model.ids import Sequence as SequenceNumber
 from millpond.model.limits import MIB
 from millpond.model.ports import File, Filesystem
+from millpond.model.values import dataclass
 from millpond.protocol.records import (
     BatchHeader,
     Record,

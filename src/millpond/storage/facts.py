@@ -4,9 +4,10 @@ Written by rounds.py on the loop, so nothing here is locked. One object for all 
 when a topic is deleted.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from millpond.model.latencies import Latencies
+from millpond.model.values import dataclass
 
 
 @dataclass(slots=True)

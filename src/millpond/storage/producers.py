@@ -8,11 +8,12 @@ Pure; log.py keeps snapshots of it in `<offset>.producers` documents:
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NamedTuple, cast
 
 from millpond.model.errors import DuplicateSequence, OutOfOrderSequence, StaleProducerEpoch
 from millpond.model.ids import Offset, ProducerEpoch, ProducerId, Sequence, TimestampMs
+from millpond.model.values import dataclass
 from millpond.protocol.records import BatchHeader
 
 BATCHES_REMEMBERED = 5

@@ -14,10 +14,11 @@ acknowledged, and is synced itself before it is served. A power cut during recov
 Blocks on the disk. Driven by log.py.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from millpond.model.ids import LeaderEpoch, Offset
 from millpond.model.ports import Filesystem
+from millpond.model.values import dataclass
 from millpond.protocol.records import BatchHeader
 from millpond.storage.checkpoints import read_document, write_document
 from millpond.storage.epochs import LeaderEpochs

@@ -3,11 +3,11 @@
 Frozen, and checked when made: a log never meets a setting it cannot keep. Pure.
 """
 
-from dataclasses import dataclass
 from enum import Enum
 
 from millpond.model.errors import InvalidSetting
 from millpond.model.limits import BATCH_BYTES_MAX, GIB, KIB, MIB, SEGMENT_BYTES_MAX
+from millpond.model.values import dataclass
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS

@@ -7,8 +7,9 @@ The standard library's logging carries them; log_lines.py renders them. Driven b
 """
 
 import logging
-from dataclasses import dataclass
 from logging import ERROR, INFO, WARNING
+
+from millpond.model.values import dataclass
 
 LOGGER = logging.getLogger("millpond")
 

@@ -8,11 +8,11 @@ import os
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Literal
 
 from millpond.model.ports import Rng
+from millpond.model.values import dataclass
 
 Operation = Literal[
     "open",

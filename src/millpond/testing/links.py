@@ -10,9 +10,9 @@ import asyncio
 import contextvars
 import random
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import TypeVarTuple, Unpack
 
+from millpond.model.values import dataclass
 from millpond.testing.timed_loop import TimedLoop
 from millpond.testing.trace import Trace
 

@@ -11,8 +11,9 @@ import random
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from millpond.model.values import dataclass
 from millpond.testing.hosts import Life
 from millpond.testing.trace import Trace
 

@@ -115,7 +115,7 @@ class Side:
                     found += self._flat(inner, f"{way}.{field.name}" if way else field.name)
             return found
         if isinstance(value, list) and value and dataclasses.is_dataclass(value[0]):
-            value = sorted(value, key=_order)  # brokers answer in any order
+            value = sorted(value, key=self._order)  # brokers answer in any order
         if isinstance(value, list | tuple):
             items = [row for number, each in enumerate(value) for row in self._flat(each, f"{way}[{number}]")]
             return [(f"{way}.length", len(value)), *items]
@@ -132,10 +132,11 @@ class Side:
             return "now"
         return bytes(value) if isinstance(value, memoryview) else value
 
-
-def _order(each: Any) -> tuple[Any, ...]:  # noqa: ANN401 - a part of any answer
-    keys = ("name", "topic", "group_id", "partition_index", "partition", "index", "group_instance_id", "client_id")
-    return tuple(str(getattr(each, key, "")) for key in keys)
+    def _order(self, each: Any) -> tuple[Any, ...]:  # noqa: ANN401 - a part of any answer
+        keys = ("name", "topic", "group_id", "partition_index", "partition", "index", "group_instance_id", "client_id")
+        # What a broker called somebody is by chance; when it was met is not.
+        called = self._met.get(getattr(each, "member_id", None), "")
+        return (*(str(getattr(each, key, "")) for key in keys), called)
 
 
 def records_in(content: bytes) -> list[str]:

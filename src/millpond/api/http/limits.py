@@ -3,9 +3,8 @@
 Frozen. Pure. Made by app, and smaller by tests.
 """
 
-from dataclasses import dataclass
-
 from millpond.model.limits import KIB, MIB
+from millpond.model.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

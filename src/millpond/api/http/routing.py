@@ -9,7 +9,7 @@ Pure, but for calling what the table holds. Driven by application.py.
 
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, unquote
@@ -25,6 +25,7 @@ from millpond.api.http.problems import Blames, NotAllowed, refusal_of
 from millpond.api.http.replies import JSON
 from millpond.api.http.services import Services
 from millpond.model.limits import KIB
+from millpond.model.values import dataclass
 
 QUERY_FIELDS_MAX: Final = 32
 LOOK_BACK_BYTES: Final = 64 * KIB

@@ -3,13 +3,12 @@
 Made by application.py; nothing here decides anything.
 """
 
-from dataclasses import dataclass
-
 from millpond.api.anywhere.neighbours import Neighbours
 from millpond.api.anywhere.producing import Producing
 from millpond.api.anywhere.reading import Reading
 from millpond.broker.node import Node
 from millpond.broker.operations.measure import Meter
+from millpond.model.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,8 @@ Driven by links.py (connections made and lost). Tells quorum.py and controller.p
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from millpond.model.values import dataclass
 
 REFUSALS = 2
 DIALS_MAX = 3

@@ -7,12 +7,12 @@ Driven by the cluster's front door.
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from millpond.broker.drivers.follower_waits import Question
 from millpond.broker.drivers.links import Identity
 from millpond.core.cluster.handshake import NONCE_BYTES, Handshake, Side
 from millpond.model.ports import Rng
+from millpond.model.values import dataclass
 from millpond.protocol.messages.hello import HelloRequest, HelloResponse
 from millpond.protocol.messages.meet import ANYBODY
 from millpond.protocol.messages.prove import ITSELF, REFUSED, TAKEN, ProveRequest, ProveResponse

@@ -12,7 +12,7 @@ Driven by quorum.py, metadata.py, life.py, followers.py, states.py and queue_lin
 import asyncio
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Any, TypeVar
 
@@ -29,6 +29,7 @@ from millpond.core.raft.output import Reason
 from millpond.model.errors import InvalidRecord, MalformedMessage
 from millpond.model.limits import MIB
 from millpond.model.ports import Buffer, Rng
+from millpond.model.values import dataclass
 from millpond.net.client import ClientConnection, open_connection
 from millpond.protocol.messages import keep_states, propose_change
 from millpond.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse

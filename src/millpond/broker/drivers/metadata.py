@@ -11,7 +11,6 @@ Driven by the operations; quorum.py does the keeping.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from millpond.broker.drivers.quorum import Accepted, Conflict, Listener, NotController, Outcome, Quorum, Unheard
@@ -25,6 +24,7 @@ from millpond.core.raft.output import Reason, Role
 from millpond.model.errors import ControllerUnavailable, InvalidRequest
 from millpond.model.ids import TopicPartition
 from millpond.model.ports import Rng
+from millpond.model.values import dataclass
 
 PATIENCE_SECONDS = 30.0
 """How long a change may look for a controller, and wait for a majority."""

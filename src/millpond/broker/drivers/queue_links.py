@@ -9,7 +9,7 @@ Driven by broker/operations/queues.py.
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, NamedTuple
 
 from millpond.broker.drivers.links import Links
@@ -17,6 +17,7 @@ from millpond.broker.drivers.queue_partition import Held, Taken, Want
 from millpond.core.delivery.ledger import Delivery
 from millpond.core.delivery.states import Outcome
 from millpond.model.errors import MillpondError, NotLeader
+from millpond.model.values import dataclass
 from millpond.protocol.messages.measure_queues import MeasureQueuesRequest, MeasureQueuesResponse
 from millpond.protocol.messages.settle_messages import (
     HeldPartition,

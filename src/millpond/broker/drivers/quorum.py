@@ -9,7 +9,6 @@ Driven by metadata.py (changes), by links.py and the cluster's front door (messa
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from millpond.broker.drivers.quorum_store import QuorumStore
 from millpond.core.metadata.changes import Change, decode_change, decode_image, encode_change, encode_image
@@ -25,6 +24,7 @@ from millpond.core.raft.settings import RaftSettings
 from millpond.model.errors import ControllerUnavailable, DiskFull, PolicyViolation, StorageError
 from millpond.model.limits import MIB
 from millpond.model.ports import Rng
+from millpond.model.values import dataclass
 
 DISK_FULL_RETRY_SECONDS = 1.0
 

@@ -14,7 +14,6 @@ Driven by the machines' drivers, by the metadata log through `follow`, and by ot
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
@@ -42,6 +41,7 @@ from millpond.model.errors import BatchTooLarge, CoordinatorUnavailable, FencedS
 from millpond.model.ids import TopicPartition
 from millpond.model.limits import MIB, STATE_DOCUMENT_BYTES_MAX
 from millpond.model.ports import Clock, Rng
+from millpond.model.values import dataclass
 
 __all__ = ["StateKey", "States"]
 

@@ -17,9 +17,10 @@ Pure. Driven by broker/drivers/discovery.py.
 import hashlib
 import hmac
 import struct
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
+
+from millpond.model.values import dataclass
 
 NAME_BYTES_MAX: Final = 255
 _MAGIC: Final = b"mpnd\x01"

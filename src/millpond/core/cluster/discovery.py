@@ -12,10 +12,10 @@ Pure: the caller passes `now` and performs the effects. Driven by broker/drivers
 
 import math
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from millpond.model import addresses
+from millpond.model.values import dataclass
 
 LOOK_SECONDS: Final = 1.0
 LOOK_SECONDS_MAX: Final = 8.0

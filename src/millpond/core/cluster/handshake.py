@@ -15,9 +15,10 @@ Pure. Driven by broker/drivers/links.py (client) and broker/drivers/doorkeeper.p
 import hashlib
 import hmac
 import json
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
+
+from millpond.model.values import dataclass
 
 NONCE_BYTES: Final = 32
 SECRET_BYTES_MIN: Final = 16

@@ -7,11 +7,11 @@ Pure. Used by delay_headers.py.
 """
 
 import calendar
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
 from millpond.model.errors import InvalidRecord
+from millpond.model.values import dataclass
 
 EXPRESSION_CHARS_MAX: Final = 200
 YEARS_MAX: Final = 8

@@ -10,12 +10,13 @@ Pure. Driven by broker/drivers/state_shard.py, which appends what `step` returns
 """
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum
 from typing import NamedTuple, assert_never
 
 from millpond.model.ids import Offset
 from millpond.model.limits import STATE_BYTES_MAX, STATE_CHANGES_MAX, STATE_DOCUMENT_BYTES_MAX
+from millpond.model.values import dataclass
 
 RECORD_BYTES = 64
 """About what a record takes beside its names and its document."""

@@ -6,9 +6,11 @@ Pure. Driven by broker/operations/share.py.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Final, NamedTuple
+
+from millpond.model.values import dataclass
 
 OPENING: Final = 0
 CLOSING: Final = -1

@@ -1,8 +1,9 @@
 """What a queue group may be told, as its ledgers need it."""
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
+
+from millpond.model.values import dataclass
 
 REASON_CHARS_MAX: Final = 128
 

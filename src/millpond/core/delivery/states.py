@@ -8,9 +8,10 @@ A message that was never handed out has no state, and one that is done has none 
 their offset. Pure values; a run of equal ones is kept once.
 """
 
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
+
+from millpond.model.values import dataclass
 
 
 class Lane(IntEnum):

@@ -7,9 +7,9 @@ Pure functions of their arguments, and deterministic: members and topics are tak
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from millpond.core.groups.records import TopicIdPartition
+from millpond.model.values import dataclass
 
 Assignment = dict[str, frozenset[TopicIdPartition]]
 ENTRY_POINTS = "millpond.assignors"

@@ -5,10 +5,9 @@ False); v0 has no rebalance timeout and uses its session timeout; v9 knows `skip
 names the protocol it believes in. LeaveGroup below v3 names one member.
 """
 
-from dataclasses import dataclass
-
 from millpond.core.groups.effects import Token
 from millpond.core.groups.errors import GroupError
+from millpond.model.values import dataclass
 
 Protocols = tuple[tuple[str, bytes], ...]
 """Names of assignors with the member's metadata for each, the one it likes best first."""

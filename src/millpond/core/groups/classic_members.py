@@ -6,13 +6,13 @@ Pure; `classic.py` decides.
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from millpond.core.groups.classic_events import JoinGroup, Protocols
 from millpond.core.groups.effects import Token
 from millpond.core.groups.errors import GroupError
 from millpond.core.groups.records import ClassicMemberRecord
 from millpond.core.groups.subscriptions import CONSUMER, subscribed_topics
+from millpond.model.values import dataclass
 
 
 @dataclass(slots=True)

@@ -5,13 +5,13 @@ the client brings its own. A field that is None (or a timeout of -1) has not cha
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from millpond.core.groups.classic_events import Tick
 from millpond.core.groups.effects import Token
 from millpond.core.groups.errors import GroupError
 from millpond.core.groups.records import TopicIdPartition
+from millpond.model.values import dataclass
 
 JOINING = 0
 LEAVING = -1

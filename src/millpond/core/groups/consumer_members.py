@@ -11,12 +11,12 @@ Pure; `consumer.py` decides when.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 
 from millpond.core.groups.consumer_events import ConsumerHeartbeat
 from millpond.core.groups.patterns import TopicPattern
 from millpond.core.groups.records import ConsumerMemberRecord, TopicIdPartition
+from millpond.model.values import dataclass
 
 Partitions = frozenset[TopicIdPartition]
 NOTHING: Partitions = frozenset()

@@ -1,6 +1,5 @@
 """Groups as an operator sees them: listings and descriptions, copied out of the machines. Pure values."""
 
-from dataclasses import dataclass
 from enum import Enum
 
 from millpond.core.groups.classic import ClassicGroup
@@ -10,6 +9,7 @@ from millpond.core.groups.records import ConsumerMemberRecord, ShareMemberRecord
 from millpond.core.groups.share import ShareGroup
 from millpond.core.groups.share_assignor import NAME as SHARE_ASSIGNOR
 from millpond.core.groups.subscriptions import CONSUMER
+from millpond.model.values import dataclass
 
 
 class GroupType(Enum):

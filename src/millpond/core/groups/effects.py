@@ -7,11 +7,11 @@ of the log, and is to be restored from there.
 Pure.
 """
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import NewType
 
 from millpond.core.groups.records import Record
+from millpond.model.values import dataclass
 
 Token = NewType("Token", int)
 """Names a request that waits for its answer; the driver's to choose, never the same one twice."""

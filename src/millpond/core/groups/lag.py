@@ -4,10 +4,10 @@ Invariant: lag is never negative; what is not known is None, not zero.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from millpond.core.groups.records import OffsetCommitted
 from millpond.model.ids import Offset, TimestampMs, TopicPartition
+from millpond.model.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

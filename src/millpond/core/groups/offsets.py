@@ -6,13 +6,13 @@ Pure: what has to be kept comes back as records. Who may commit is the group's t
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 
 from millpond.core.groups.effects import Token
 from millpond.core.groups.errors import GroupError
 from millpond.core.groups.records import OffsetCommitted, OffsetForgotten
 from millpond.core.groups.settings import GroupSettings
 from millpond.model.ids import NO_EPOCH, LeaderEpoch, Offset, TimestampMs, TopicPartition
+from millpond.model.values import dataclass
 
 _LAST_MS = 2**63 - 1
 """The latest time that can be kept; whoever asks for more time than there is gets until then."""

@@ -11,7 +11,8 @@ Pure; used by `consumer.py`.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+
+from millpond.model.values import dataclass
 
 PATTERN_CHARS_MAX = 1_000
 STATES_MAX = 4_000

@@ -3,10 +3,10 @@
 Pure. A record whose name ends in `Forgotten` removes what was kept before under its key.
 """
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from millpond.model.ids import LeaderEpoch, Offset, TimestampMs, TopicPartition
+from millpond.model.values import dataclass
 
 
 class TopicIdPartition(NamedTuple):

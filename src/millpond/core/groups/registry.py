@@ -9,7 +9,7 @@ Pure: `step` takes `now` and returns effects, to be performed in order. Driven b
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import assert_never
 
@@ -69,6 +69,7 @@ from millpond.core.groups.subscriptions import CONSUMER
 from millpond.model.ids import TopicPartition
 from millpond.model.instant import Instant
 from millpond.model.ports import Rng
+from millpond.model.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

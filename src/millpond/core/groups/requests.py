@@ -3,7 +3,6 @@
 Pure data. Answered by registry.py; refused by its driver too, where this broker is not, or not yet, the coordinator.
 """
 
-from dataclasses import dataclass
 from typing import assert_never
 
 from millpond.core.groups.classic_events import (
@@ -21,6 +20,7 @@ from millpond.core.groups.effects import Reply, Token
 from millpond.core.groups.errors import GroupError
 from millpond.core.groups.offsets import CommitOffsets, DeleteOffsets, FetchedOffsets, FetchOffsets, PartitionErrors
 from millpond.core.groups.share_events import ShareHeartbeat, ShareHeartbeatResult
+from millpond.model.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

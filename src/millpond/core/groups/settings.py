@@ -1,11 +1,12 @@
 """What a group coordinator may be told. Frozen, and checked when made. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import NamedTuple
 
 from millpond.core.groups.assignors import ASSIGNORS, Assignor
 from millpond.model.errors import InvalidSetting
+from millpond.model.values import dataclass
 
 SECOND_MS = 1_000
 MINUTE_MS = 60 * SECOND_MS

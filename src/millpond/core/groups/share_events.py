@@ -3,13 +3,12 @@
 A field that is None has not changed since the last heartbeat.
 """
 
-from dataclasses import dataclass
-
 from millpond.core.groups.classic_events import Tick
 from millpond.core.groups.consumer_events import TopicsChanged
 from millpond.core.groups.effects import Token
 from millpond.core.groups.errors import GroupError
 from millpond.core.groups.records import TopicIdPartition
+from millpond.model.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,10 +4,9 @@ Invariant: `assigned` is what the member was told in the answer that told it `ep
 Pure; `share.py` decides when.
 """
 
-from dataclasses import dataclass
-
 from millpond.core.groups.records import ShareMemberRecord, TopicIdPartition
 from millpond.core.groups.share_events import ShareHeartbeat
+from millpond.model.values import dataclass
 
 Partitions = frozenset[TopicIdPartition]
 NOTHING: Partitions = frozenset()

@@ -8,7 +8,6 @@ Pure. Driven by the operations behind AlterConfigs and IncrementalAlterConfigs.
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -37,6 +36,7 @@ from millpond.core.metadata.partition_changes import change, partitions_of
 from millpond.core.metadata.topic_configs import TOPIC_KEYS, check_together, check_topic_configs, effective, text_of
 from millpond.model.errors import InvalidRequest, InvalidSetting, PolicyViolation, RequestError, UnknownTopicOrPartition
 from millpond.model.topic_names import check_topic_name
+from millpond.model.values import dataclass
 
 
 class ConfigOperation(IntEnum):

@@ -6,7 +6,7 @@ Pure. app/settings passes the mapping in; broker/drivers/metadata.py hands it on
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from millpond.core.metadata.commands import ALL_BROKERS
 from millpond.core.metadata.config_keys import INT32_MAX, INT64_MAX, ConfigKey, ConfigType, Value, parse
@@ -15,6 +15,7 @@ from millpond.core.metadata.image import Image
 from millpond.core.metadata.topic_configs import TOPIC_KEYS, check_together, effective
 from millpond.model.errors import InvalidRequest, InvalidSetting
 from millpond.model.limits import PARTITIONS_PER_TOPIC_MAX, VISIBILITY_MS_MAX
+from millpond.model.values import dataclass
 
 _NOTHING: Mapping[str, str] = {}
 THROTTLED_RATE = "follower.replication.throttled.rate"

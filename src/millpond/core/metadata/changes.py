@@ -13,13 +13,13 @@ Pure. Driven by broker/drivers/quorum.py.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
 from millpond.core.metadata.commands import Command
 from millpond.core.metadata.encoding import decode, encode
 from millpond.core.metadata.image import Image, rebuild, snapshot
 from millpond.model.errors import UnreadableCommand
+from millpond.model.values import dataclass
 
 CHANGE_ID_BYTES: Final = 16
 _SNAPSHOT_VERSION: Final = 1

@@ -5,9 +5,8 @@ What a command means today it means for ever; a new meaning is a new kind or a n
 Pure data. Made by the rules (controller.py, elections.py, ...), applied by image.py.
 """
 
-from dataclasses import dataclass
-
 from millpond.model.ids import LeaderEpoch
+from millpond.model.values import dataclass
 
 Pairs = tuple[tuple[str, str], ...]
 """Names and values, in the order of the names, each name once."""

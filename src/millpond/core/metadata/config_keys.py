@@ -5,11 +5,11 @@ Pure. Tables of keys are in topic_configs.py, broker_configs.py and group_config
 """
 
 import re
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import NoReturn
 
 from millpond.model.errors import InvalidSetting
+from millpond.model.values import dataclass
 
 VALUE_CHARS_MAX = 1024
 INT32_MAX = 2**31 - 1

@@ -4,13 +4,13 @@ Pure. Driven by the operation behind DescribeConfigs, and by controller.py for w
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 
 from millpond.core.metadata.broker_configs import BROKER_KEYS, BrokerLayers
 from millpond.core.metadata.config_keys import ConfigKey, ConfigType
 from millpond.core.metadata.group_configs import GROUP_KEYS
 from millpond.core.metadata.topic_configs import TOPIC_KEYS
+from millpond.model.values import dataclass
 
 
 class ConfigSource(IntEnum):

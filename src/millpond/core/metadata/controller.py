@@ -8,7 +8,6 @@ and applies one request at a time."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from millpond.core.metadata.broker_configs import layers, value_of
 from millpond.core.metadata.commands import (
@@ -45,6 +44,7 @@ from millpond.model.ids import ProducerId
 from millpond.model.limits import PARTITIONS_PER_TOPIC_MAX
 from millpond.model.ports import Rng
 from millpond.model.topic_names import check_topic_name
+from millpond.model.values import dataclass
 
 UNSPECIFIED = -1
 """In place of a number of partitions or replicas: the broker's default, or as the assignments say."""

@@ -4,11 +4,11 @@ Invariant: the commands of one decision apply, in order, to the image it was mad
 request and hold only once the commands are kept. Pure data. Made by controller.py, alterations.py and elections.py.
 """
 
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from millpond.core.metadata.commands import Command
 from millpond.model.errors import RequestError
+from millpond.model.values import dataclass
 
 Answer = TypeVar("Answer")
 

@@ -8,7 +8,7 @@ Pure. Driven by broker/drivers, and by the operation behind ElectLeaders.
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import IntEnum
 
 from millpond.core.metadata.commands import (
@@ -34,6 +34,7 @@ from millpond.model.errors import (
     UnknownTopicOrPartition,
 )
 from millpond.model.ids import TopicPartition
+from millpond.model.values import dataclass
 
 IMBALANCE_PERCENT_MAX = 10
 MOVES_MAX = 1000

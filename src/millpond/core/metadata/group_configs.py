@@ -8,7 +8,6 @@ Pure. Read by the drivers of groups and of deliveries, through `group_config`.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 
 from millpond.core.delivery.settings import Priority
@@ -16,6 +15,7 @@ from millpond.core.metadata.config_keys import INT32_MAX, ConfigKey, ConfigType,
 from millpond.core.metadata.image import Image
 from millpond.model.errors import InvalidSetting
 from millpond.model.topic_names import is_topic_name
+from millpond.model.values import dataclass
 
 SECOND_MS = 1_000
 HOUR_MS = 3_600 * SECOND_MS

@@ -9,7 +9,7 @@ Pure. Driven by broker/drivers/metadata.py; read by every operation.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from types import MappingProxyType
 from typing import Generic, TypeVar, assert_never
 
@@ -38,6 +38,7 @@ from millpond.core.metadata.commands import (
 )
 from millpond.core.metadata.internal_topics import INTERNAL, folded
 from millpond.model.ids import LeaderEpoch, TopicPartition
+from millpond.model.values import dataclass
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 

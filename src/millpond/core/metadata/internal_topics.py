@@ -4,7 +4,7 @@ Invariant: two topics never differ only in `.` and `_`, because metrics write on
 Pure. Used by controller.py and image.py.
 """
 
-from dataclasses import dataclass
+from millpond.model.values import dataclass
 
 CONSUMER_OFFSETS = "__consumer_offsets"
 TRANSACTION_STATE = "__transaction_state"

@@ -8,7 +8,7 @@ Pure. Driven by the operations behind AlterPartitionReassignments and ListPartit
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from millpond.core.metadata.agreed import insync_min
 from millpond.core.metadata.commands import (
@@ -30,6 +30,7 @@ from millpond.model.errors import (
     UnknownTopicOrPartition,
 )
 from millpond.model.ids import TopicPartition
+from millpond.model.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,6 @@ that are up, stay, and have not restarted since the leader heard of them come in
 Pure. Driven by the leader's driver through the metadata log, which evaluates the rule on the newest image.
 """
 
-from dataclasses import dataclass
-
 from millpond.core.metadata.decisions import Decision, Refused
 from millpond.core.metadata.image import Image, Partition, Topic
 from millpond.core.metadata.partition_changes import change, in_order
@@ -22,6 +20,7 @@ from millpond.model.errors import (
     UnknownTopicOrPartition,
 )
 from millpond.model.ids import LeaderEpoch
+from millpond.model.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,11 +8,11 @@ Pure. broker/drivers/metadata.py turns a `TopicConfig` into settings of the log.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from millpond.core.metadata.config_keys import INT32_MAX, INT64_MAX, ConfigKey, ConfigType, Value, parse
 from millpond.model.errors import InvalidSetting
 from millpond.model.limits import BATCH_BYTES_MAX, KIB, SEGMENT_BYTES_MAX
+from millpond.model.values import dataclass
 from millpond.protocol.compression import Codec
 
 DAY_MS = 86_400_000

@@ -8,12 +8,12 @@ Pure. Belongs to raft.py.
 """
 
 from collections import deque
-from dataclasses import dataclass
 
 from millpond.core.raft.durable import HardState, Snapshot
 from millpond.core.raft.log import RaftLog
 from millpond.core.raft.messages import Message
 from millpond.core.raft.output import Persist
+from millpond.model.values import dataclass
 
 
 @dataclass(slots=True)

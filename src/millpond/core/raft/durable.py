@@ -1,10 +1,10 @@
 """What a node finds on its disk when it starts, and what its log is made of. Pure."""
 
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
 from millpond.core.raft.membership import Membership
+from millpond.model.values import dataclass
 
 FIRST_TERM: Final = 1
 """In which founders begin, and nobody leads."""

@@ -13,7 +13,6 @@ what is durable. Pure. Made by raft.py when an election is won, dropped when the
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import assert_never
 
 from millpond.core.raft.log import RaftLog
@@ -32,6 +31,7 @@ from millpond.core.raft.messages import (
 from millpond.core.raft.output import ReadReady, Reason
 from millpond.core.raft.peer import Peer, Sending
 from millpond.core.raft.settings import RaftSettings
+from millpond.model.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,11 @@ Pure.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from struct import Struct
 from typing import Final, TypeVar
 
 from millpond.model.errors import MalformedMessage
+from millpond.model.values import dataclass
 
 MEMBERS_MAX: Final = 100
 NODE_ID_MAX: Final = 2**31 - 1

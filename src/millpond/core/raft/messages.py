@@ -4,10 +4,9 @@ Every message carries its sender's term, apart from pre-votes, which carry the t
 Pure.
 """
 
-from dataclasses import dataclass
-
 from millpond.core.raft.durable import Entry
 from millpond.core.raft.membership import Membership
+from millpond.model.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,12 +4,12 @@ The driver drains one `Output` after each input and may do its parts side by sid
 performed one after another in their order, and `persisted(number)` is called when one is durable. Pure.
 """
 
-from dataclasses import dataclass
 from enum import Enum
 
 from millpond.core.raft.durable import Entry, HardState, Snapshot
 from millpond.core.raft.membership import Membership
 from millpond.core.raft.messages import Message
+from millpond.model.values import dataclass
 
 
 class Role(Enum):

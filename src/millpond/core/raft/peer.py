@@ -9,10 +9,11 @@ Pure. Belongs to leading.py.
 """
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 
 from millpond.core.raft.durable import Snapshot
+from millpond.model.values import dataclass
 
 
 class Sending(Enum):

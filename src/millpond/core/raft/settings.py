@@ -3,11 +3,11 @@
 All nodes of a cluster must agree on `election_timeout_s_min`: the leader's lease is a promise its followers keep.
 """
 
-from dataclasses import dataclass
 from typing import Final
 
 from millpond.model.errors import InvalidSetting
 from millpond.model.limits import GIB, KIB, MIB
+from millpond.model.values import dataclass
 
 MESSAGE_BYTES_MAX: Final = 64 * MIB
 ENTRIES_PER_MESSAGE_MAX: Final = 10_000

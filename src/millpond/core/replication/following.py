@@ -9,7 +9,6 @@ Pure functions. Driven by broker/drivers: one fetch at a time for each partition
 the next one only after what came is synced, because its offset says so.
 """
 
-from dataclasses import dataclass
 from typing import Protocol
 
 from millpond.model.errors import (
@@ -21,6 +20,7 @@ from millpond.model.errors import (
     UnknownTopicOrPartition,
 )
 from millpond.model.ids import NO_EPOCH, LeaderEpoch, Offset
+from millpond.model.values import dataclass
 
 UNKNOWN_OFFSET = Offset(-1)
 

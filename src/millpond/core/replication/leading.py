@@ -9,11 +9,11 @@ Pure: `now` is monotonic milliseconds. Driven by broker/drivers; thrown away wit
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from enum import Enum
 
 from millpond.core.replication.members import Members
 from millpond.model.ids import LeaderEpoch, Offset
+from millpond.model.values import dataclass
 
 _NOTHING = Offset(-1)
 _NEVER = -(2**62)

@@ -11,8 +11,9 @@ by broker/drivers.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
+
+from millpond.model.values import dataclass
 
 DRIFT_PERCENT_MAX = 10
 """How much faster one clock may run than another, over a session."""

@@ -5,11 +5,11 @@ in sync would move its high watermark too far. Pure. Made by the driver whenever
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from millpond.core.metadata.agreed import insync_min
 from millpond.core.metadata.image import Image
 from millpond.model.ids import TopicPartition
+from millpond.model.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,6 +26,7 @@ from enum import Enum
 from typing import Any, ClassVar, Final, Protocol, TypeVar, cast, dataclass_transform, overload
 
 from millpond.model.ports import Buffer
+from millpond.model.values import dataclass
 
 NO_ID: Final = bytes(16)
 """The topic id, or other uuid, of nothing."""
@@ -69,7 +70,7 @@ class Kind(Enum):
 _FIXED: Final = frozenset({Kind.INT8, Kind.INT16, Kind.UINT16, Kind.INT32, Kind.INT64, Kind.BOOLEAN, Kind.UUID})
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Field:
     """One field of one class, in all its versions."""
 
@@ -94,7 +95,7 @@ class Field:
 @dataclass_transform(kw_only_default=True)
 def wire(declared: type[C]) -> type[C]:
     """Makes a class whose fields were made by the functions below a slotted dataclass, built by keyword."""
-    return dataclasses.dataclass(slots=True, kw_only=True)(declared)
+    return dataclass(slots=True, kw_only=True)(declared)
 
 
 def served(first: int, last: int) -> range:
