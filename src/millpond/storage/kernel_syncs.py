@@ -1,8 +1,7 @@
 """Syncs that the kernel makes by itself (Linux' io_submit with FDSYNC), and tells of through a descriptor.
 
 A sync in a thread costs more than the sync: the thread is woken, waits for Python's lock, which is taken from whoever
-has it, and again when it comes back. With three brokers on two cores that was half of all their time
-(docs/decisions/0027).
+has it, and again when it comes back (docs/decisions/0027).
 
     struct iocb (64 bytes): number u64 | key, flags u32 each | opcode u16 | priority i16 | descriptor u32
                             buffer, size u64 each | position i64 | u64 | 1 (tells a descriptor) u32 | which u32
