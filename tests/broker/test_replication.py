@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 from millpond.broker.drivers.followers import FETCH_WAIT_MS
-from millpond.broker.operations.produce import begin, finish
+from millpond.broker.operations.produce import begin, finish, time_is_up
 from millpond.model.ids import TimestampMs, TopicPartition
 from millpond.protocol.records import decode_batch, encode_values, iter_batches
 from millpond.testing import Simulation, simulate
@@ -71,7 +71,7 @@ async def _send(machine: Machine, value: bytes, *, acks_all: bool, topic: str = 
     node = machine.broker.node
     batch = bytearray(encode_values([value], timestamp=TimestampMs(node.clock.wall_ms())))
     pending = begin(node.find(topic, b"", 0), batch, now_ms=node.clock.wall_ms(), acks_all=acks_all)
-    (produced,) = await finish([pending], timeout_ms=5000)
+    (produced,) = await finish([pending], until=time_is_up(5000))
     return produced.error is None
 
 

@@ -32,6 +32,7 @@ from millpond.model.errors import NotLeader
 from millpond.model.ids import LeaderEpoch, Offset
 from millpond.model.ports import Buffer
 from millpond.protocol.messages.fetch import PartitionData
+from millpond.storage.commit import Ended
 from millpond.storage.log import Appended, Log
 from millpond.storage.producers import ProducerStates
 from millpond.storage.segment import Slice
@@ -76,8 +77,21 @@ def _wait_for_the_leader_only(patch: pytest.MonkeyPatch, is_mutated: Callable[[s
         else:
             await original(self, appended, until=until)
 
-    original = Partition.wait_visible
+    def after_visible(self: Partition, appended: Appended, then: Ended, *, until: float) -> None:
+        if is_mutated(self.at.topic):
+            self.log.after_sync(appended, then)
+        else:
+            original_call(self, appended, then, until=until)
+
+    def may_acknowledge(self: Partition, appended: Appended, *, leader_epoch: LeaderEpoch, acks_all: bool) -> bool:
+        by_all = acks_all and not is_mutated(self.at.topic)
+        return original_question(self, appended, leader_epoch=leader_epoch, acks_all=by_all)
+
+    original, original_call = Partition.wait_visible, Partition.after_visible
+    original_question = Partition.may_acknowledge
     patch.setattr(Partition, "wait_visible", wait_visible)
+    patch.setattr(Partition, "after_visible", after_visible)
+    patch.setattr(Partition, "may_acknowledge", may_acknowledge)
 
 
 def count_what_was_sent_as_synced(patch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from millpond.model.errors import DiskFailed, StorageError
-from millpond.storage.commit import GroupCommit
+from millpond.storage.commit import Ended, GroupCommit
 from millpond.testing.simulation import Simulation, simulate
 
 WAIT_SECONDS = 10
@@ -27,6 +27,9 @@ class GatedRound:
         self.running = asyncio.Event()
         self.failure: StorageError | None = None
         self.times_finished = 0
+
+    def start(self, ended: Ended) -> bool:
+        return False
 
     def run(self) -> None:
         self._loop.call_soon_threadsafe(self.running.set)
@@ -229,6 +232,9 @@ class CountedRound:
         self.failure: StorageError | None = None
         self.is_finished = False
         self.ends_at = math.inf
+
+    def start(self, ended: Ended) -> bool:
+        return False
 
     def run(self) -> None:
         seconds = self._rng.uniform(0, 0.05)

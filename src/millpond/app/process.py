@@ -34,6 +34,7 @@ from millpond.model.addresses import Address
 from millpond.model.errors import StorageError
 from millpond.net.limits import NetworkLimits
 from millpond.storage.filesystem import OsFilesystem
+from millpond.storage.kernel_syncs import open_kernel_syncs
 from millpond.telemetry.events import (
     BROKER_STARTED,
     BROKER_STOPPED,
@@ -76,9 +77,18 @@ def run(settings: Settings, *, out: TextIO | None = None) -> None:
 
 
 async def _serve(settings: Settings, out: TextIO) -> None:
+    syncs = open_kernel_syncs()
+    try:
+        await _live(settings, out, OsFilesystem(syncs=syncs))
+    finally:
+        if syncs is not None:
+            syncs.close()
+
+
+async def _live(settings: Settings, out: TextIO, filesystem: OsFilesystem) -> None:
     clock = SystemClock()
     signals = _Signals()
-    asked, starting = asyncio.ensure_future(signals.wait()), asyncio.ensure_future(_start(settings, clock))
+    asked, starting = asyncio.ensure_future(signals.wait()), asyncio.ensure_future(_start(settings, filesystem, clock))
     await asyncio.wait([asked, starting], return_when=asyncio.FIRST_COMPLETED)
     if not starting.done():
         await _give_up(starting, await asked, clock)
@@ -110,7 +120,7 @@ async def _give_up(starting: "asyncio.Future[Broker]", name: str, clock: SystemC
     tell(BROKER_STOPPED, took_ms=clock.monotonic_ms() - began_ms)
 
 
-async def _start(settings: Settings, clock: SystemClock) -> Broker:
+async def _start(settings: Settings, filesystem: OsFilesystem, clock: SystemClock) -> Broker:
     advertise = settings.advertise or Address("", 0)
     try:
         return await Broker.start(
@@ -132,7 +142,7 @@ async def _start(settings: Settings, clock: SystemClock) -> Broker:
                 discovery=settings.discovery,
                 cluster_secret=settings.cluster_secret,
             ),
-            filesystem=OsFilesystem(),
+            filesystem=filesystem,
             clock=clock,
             rng=random.SystemRandom(),
             on_error=Troubles(clock).note,

@@ -5,7 +5,7 @@ protocols. Production wires the operating system behind them (`storage/filesyste
 `millpond.testing`, and nothing else in the project knows which one it has.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 Buffer = bytes | bytearray | memoryview
@@ -51,6 +51,12 @@ class File(Protocol):
 
         Says nothing of the file's name: that is `Filesystem.sync_directory`.
         After a failure nothing written since the last success may be assumed to be on disk, ever.
+        """
+
+    def sync_soon(self, ended: Callable[[OSError | None], None]) -> bool:
+        """The same without a thread: calls `ended` on the running loop, with what went wrong if anything did.
+
+        False, and no call, where the system cannot do that: `sync` can.
         """
 
     def truncate(self, size: int) -> None:

@@ -14,10 +14,14 @@ from functools import partial
 from typing import Protocol
 
 from millpond.model.errors import StorageError
+from millpond.storage.turn import Turn
 
 
 class Round(Protocol):
     """What there was to sync when the round began."""
+
+    def start(self, ended: "Ended") -> bool:
+        """On the loop: has it done without a thread, and `ended` called then; False where that needs `run`."""
 
     def run(self) -> None:
         """Blocks; in a thread. Raises StorageError where the promise cannot be kept."""
@@ -31,16 +35,17 @@ Ended = Callable[[Exception | None], None]
 
 
 class GroupCommit:
-    __slots__ = ("_begin", "_next", "_running", "_waiting", "turn")
+    __slots__ = ("_begin", "_is_wanted", "_running", "_waiting", "turn")
 
     def __init__(self, begin: Callable[[], Round]) -> None:
         """`begin` runs on the loop; it may raise StorageError where there can be no more rounds."""
         self._begin = begin
         self._waiting: list[Ended] = []
-        self._next: asyncio.Task[None] | None = None
+        self._is_wanted = False
+        """There will be a round, and it has not begun."""
         self._running: list[Ended] | None = None
         """Who waits for the round that runs now; None while none does."""
-        self.turn = asyncio.Lock()
+        self.turn = Turn()
 
     def join(self, *, covered: bool = False) -> "asyncio.Future[None]":
         """Done when a round that began after this call has ended; with what went wrong in it, if anything did.
@@ -61,22 +66,37 @@ class GroupCommit:
 
     def request(self) -> None:
         """Wants a round soon, and waits for none."""
-        if self._next is None:
-            self._next = asyncio.get_running_loop().create_task(self._run())
+        if not self._is_wanted:
+            self._is_wanted = True
+            asyncio.get_running_loop().call_soon(self.turn.take, self._run)
 
-    async def _run(self) -> None:
-        async with self.turn:
-            self._next = None  # who comes from now on needs another round
-            waiting, self._waiting = self._waiting, []
-            self._running = waiting
-            failure: Exception | None = None
-            try:
-                this_round = self._begin()
-                await asyncio.get_running_loop().run_in_executor(None, this_round.run)
-                this_round.finish()
-            except Exception as error:  # whatever it was, nobody is left waiting for ever
-                failure = error
-            self._running = None
+    def _run(self) -> None:
+        """Without a task, which would cost as much as the rest: there may be thousands of rounds a second."""
+        self._is_wanted = False  # who comes from now on needs another round
+        self._running, self._waiting = self._waiting, []
+        try:
+            this_round = self._begin()
+            if this_round.start(partial(self._ran, this_round)):
+                return
+            running = asyncio.get_running_loop().run_in_executor(None, this_round.run)
+        except Exception as error:
+            self._end(error)
+        else:
+            running.add_done_callback(lambda running: self._ran(this_round, running.exception()))
+
+    def _ran(self, this_round: Round, failure: BaseException | None) -> None:
+        try:
+            if failure is not None:
+                raise failure
+            this_round.finish()
+        except Exception as error:  # whatever it was, nobody is left waiting for ever
+            self._end(error)
+        else:
+            self._end(None)
+
+    def _end(self, failure: Exception | None) -> None:
+        waiting, self._running = self._running or [], None
+        self.turn.release()
         for ended in waiting:
             ended(failure)
         if failure is not None and not isinstance(failure, StorageError):

@@ -31,6 +31,7 @@ import warnings
 from collections.abc import Callable, Sequence
 
 from millpond.model.ports import Buffer
+from millpond.storage.kernel_syncs import KernelSyncs
 
 _CHUNKS_PER_CALL_MAX = 1024
 """IOV_MAX on Linux: pwritev refuses more."""
@@ -81,10 +82,11 @@ def _write_holding_on(fd: int, chunk: Buffer, position: int) -> int:
 class OsFile:
     """A file descriptor. `sync` may run beside reads and writes; `close` must wait for all of them."""
 
-    __slots__ = ("_fd",)
+    __slots__ = ("_fd", "_syncs")
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, syncs: KernelSyncs | None = None) -> None:
         self._fd = fd
+        self._syncs = syncs
 
     def size(self) -> int:
         return os.fstat(self._fd).st_size
@@ -135,6 +137,9 @@ class OsFile:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
         os.fdatasync(self._fd)
 
+    def sync_soon(self, ended: Callable[[OSError | None], None]) -> bool:
+        return self._syncs is not None and self._fd >= 0 and self._syncs.begin(self._fd, ended)
+
     def truncate(self, size: int) -> None:
         os.ftruncate(self._fd, size)
 
@@ -173,15 +178,17 @@ def _name_of(fd: int) -> str:
 class OsFilesystem:
     """Files below `root`; without one, paths mean what they mean to the process."""
 
-    def __init__(self, root: str | os.PathLike[str] = "") -> None:
+    def __init__(self, root: str | os.PathLike[str] = "", *, syncs: KernelSyncs | None = None) -> None:
+        """Without `syncs`, or where they do not do, a sync blocks."""
         self._root = os.fspath(root)
+        self._syncs = syncs
 
     def _at(self, path: str) -> str:
         return f"{self._root}/{path}" if self._root else path
 
     def open(self, path: str, *, create: bool = False) -> OsFile:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        return OsFile(os.open(self._at(path), flags, _MODE))
+        return OsFile(os.open(self._at(path), flags, _MODE), self._syncs)
 
     def exists(self, path: str) -> bool:
         return os.path.exists(self._at(path))

@@ -3,12 +3,13 @@
 Order is the promise: segments sealed since the last round, oldest first, then the growing one, then the names of new
 files. So what a round makes durable is a prefix of the log. The documents that follow save work at the next start; the
 promise does not rest on them.
-Driven by commit.py: made on the loop, `run` in a thread, `finish` on the loop again.
+Driven by commit.py: made on the loop, `start` there or `run` in a thread, `finish` on the loop again.
 """
 
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from millpond.model.errors import StorageError
@@ -19,6 +20,9 @@ from millpond.storage.founding import Founding
 from millpond.storage.index import SparseIndex
 from millpond.storage.segment import Segment
 from millpond.storage.snapshots import remove_old_snapshots, write_snapshot
+
+Ended = Callable[[Exception | None], None]
+"""Is told what went wrong in a round, if anything did."""
 
 
 class Rolled(NamedTuple):
@@ -71,8 +75,19 @@ class SyncRound:
         self._founding = log.founding
         self._end = end
         self._size = size
-        self._took_ns = 0
+        self._began_ns = self._took_ns = 0
         self._on_synced = on_synced
+
+    def start(self, ended: Ended) -> bool:
+        """As most are: one file that grows, which the system may sync without a thread."""
+        if self._rolled or self._growing is not None or self._founding is not None:
+            return False
+        self._began_ns = time.perf_counter_ns()
+        return self._files[0].sync_soon(partial(self._synced, ended))
+
+    def _synced(self, ended: Ended, error: OSError | None) -> None:
+        self._took_ns = time.perf_counter_ns() - self._began_ns
+        ended(None if error is None else self._log.refuse(error))
 
     def run(self) -> None:
         log = self._log

@@ -86,6 +86,8 @@ class Threads:
             failure = error
         finally:
             self.job = None
+        if workers not in self._workers.values():
+            return  # what it did ended its own life, as a power cut does: nobody hears of it
         if job.spent_seconds > 0:
             self._loop.call_later(job.spent_seconds, self._finish, workers, job, result, failure)
         else:

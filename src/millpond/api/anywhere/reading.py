@@ -103,7 +103,8 @@ class Reading:
         return await _first_with_any(looks)
 
     async def _look_here(self, here: list[tuple[Place, Wanted]], wait_ms: int) -> Batches:
-        fetched = await fetch([wanted for _, wanted in here], bytes_min=1, bytes_max=BYTES_MAX, wait_ms=wait_ms)
+        deadline = asyncio.get_running_loop().time() + wait_ms / 1000
+        fetched = await fetch([wanted for _, wanted in here], bytes_min=1, bytes_max=BYTES_MAX, deadline=deadline)
         for each in fetched:
             if each.error is not None:
                 raise each.error

@@ -13,7 +13,7 @@ Driven by net, for each frame.
 import asyncio
 import struct
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from importlib import import_module
 from typing import Any, Final, NamedTuple, Protocol
@@ -125,7 +125,10 @@ class Dispatcher:
             else:
                 assert isinstance(answer, Awaitable)
                 later = self._later(answer, header, route, began_ns, connection)
-                _hand_on(asyncio.get_running_loop().create_task(later), future)
+                task = asyncio.get_running_loop().create_task(later)
+                if isinstance(answer, Coroutine):  # where the connection goes before it begins, Python would warn of it
+                    task.add_done_callback(lambda _: answer.close())
+                _hand_on(task, future)
         except Exception as error:  # a bug of ours; the others that are called with this one go on
             future.set_exception(error)
 

@@ -51,7 +51,7 @@ PARTITION_BYTES_MAX = 4 * MIB
 PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX = 0.02, 0.5
 """After a refusal, or a leader that does not answer."""
 
-FEW = 8
+FEW = 1
 """As many partitions of one leader are asked for together, busy or not."""
 BUSY_SECONDS = 5.0
 """A partition is busy for so long after something was copied."""

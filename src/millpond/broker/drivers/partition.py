@@ -8,6 +8,7 @@ Driven by broker/operations, by partitions.py (who leads) and by followers.py; o
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 from millpond.core.metadata.topic_configs import TopicConfig
@@ -24,6 +25,7 @@ from millpond.model.errors import (
 )
 from millpond.model.ids import NO_EPOCH, LeaderEpoch, Offset, TopicPartition
 from millpond.model.ports import Buffer
+from millpond.storage.commit import Ended
 from millpond.storage.log import Appended, Log
 from millpond.storage.segment import Slice
 from millpond.storage.settings import Flush, LogSettings
@@ -187,6 +189,25 @@ class Partition:
                 )
             await self._wait_for(appended.last_offset, until)
 
+    def after_visible(self, appended: Appended, then: Ended, *, until: float) -> None:
+        """Calls `then` once, without a task: when the batch may be so, the time is up, or anything else has changed."""
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[None] = loop.create_future()
+        self._waiting[waiter] = appended.last_offset
+        timer = loop.call_at(until, end_wait, waiter)
+        waiter.add_done_callback(partial(self._waited, timer, then))
+        if self.log.is_unsynced(appended):
+            self.log.after_sync(appended, self._round_ended)
+
+    def _waited(self, timer: asyncio.TimerHandle, then: Ended, waiter: "asyncio.Future[None]") -> None:
+        timer.cancel()
+        self._waiting.pop(waiter, None)
+        then(None)
+
+    def _round_ended(self, failure: Exception | None) -> None:
+        if failure is not None:
+            self.wake()  # nobody else would tell those who wait for copies that there is nothing to wait for
+
     async def _wait_for(self, offset: Offset, until: float | None) -> None:
         """Returns when the high watermark is above `offset`, or anything else has changed."""
         loop = asyncio.get_running_loop()
@@ -260,6 +281,11 @@ class Partition:
         self._waiting = _wake(self._waiting)
         if self.leading is None or self.log.is_closed:
             self._followers_waiting = _wake(self._followers_waiting)
+
+
+def end_wait(waiter: "asyncio.Future[None]") -> None:
+    if not waiter.done():
+        waiter.set_result(None)
 
 
 def _wake(waiting: Waiters, *, until: Offset | None = None) -> Waiters:

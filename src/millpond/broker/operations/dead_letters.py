@@ -14,7 +14,7 @@ from millpond.broker.drivers.metadata import MetadataLog
 from millpond.broker.drivers.partition import Partition
 from millpond.broker.drivers.partitions import PartitionTable
 from millpond.broker.drivers.producer_ids import ProducerIds
-from millpond.broker.operations.produce import begin, finish
+from millpond.broker.operations.produce import begin, finish, time_is_up
 from millpond.core.delivery.delay_headers import ASKING
 from millpond.core.delivery.headers import TTL_MS
 from millpond.core.delivery.runs import Run
@@ -159,7 +159,7 @@ class DeadLetterTopics:
         if here is not None and here.is_led_here:
             now_ms = self._clock.wall_ms()
             pending = [begin(here, bytearray(batch), now_ms=now_ms, acks_all=True) for batch in batches]
-            for produced in await finish(pending, timeout_ms=TIMEOUT_MS):
+            for produced in await finish(pending, until=time_is_up(TIMEOUT_MS)):
                 if produced.error is not None and not isinstance(produced.error, DuplicateSequence):
                     raise produced.error
             return

@@ -6,10 +6,11 @@ Driven by the front doors. Waits on the partitions themselves: an append wakes e
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import NamedTuple
 
 from millpond.broker.drivers.follower_waits import Question
-from millpond.broker.drivers.partition import Partition
+from millpond.broker.drivers.partition import Partition, end_wait
 from millpond.core.replication.following import DivergingEpoch, diverging
 from millpond.model.errors import MillpondError
 from millpond.model.ids import LeaderEpoch, Offset
@@ -59,11 +60,10 @@ def fetch_now(wanted: list[Wanted], *, bytes_min: int, bytes_max: int) -> list[F
 
 
 async def fetch(
-    wanted: list[Wanted], *, bytes_min: int, bytes_max: int, wait_ms: int, question: Question | None = None
+    wanted: list[Wanted], *, bytes_min: int, bytes_max: int, deadline: float, question: Question | None = None
 ) -> list[Fetched]:
     """The same, when there is enough or the time is up; nothing, where a follower asks something else since."""
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + wait_ms / 1000
     while question is None or not question.is_replaced:
         fetched = fetch_now(wanted, bytes_min=bytes_min, bytes_max=bytes_max)
         if fetched is not None:
@@ -73,6 +73,28 @@ async def fetch(
         else:
             await _wait_for_more(wanted, deadline, question)
     return [Fetched() for _ in wanted]
+
+
+def after_more(wanted: list[Wanted], deadline: float, question: Question, then: Callable[[None], object]) -> bool:
+    """Has `then` called once when there is more to copy, the time is up, or the follower asks something else.
+
+    Without a task: followers ask some thousand times a second. What is appended in one turn of the loop is one call.
+    """
+    loop = asyncio.get_running_loop()
+    question.waiter = waiter = loop.create_future()
+    timer = loop.call_at(deadline, end_wait, waiter)
+    partitions = [each.partition for each in wanted if isinstance(each.partition, Partition)]
+    for partition in partitions:
+        partition.add_waiter(waiter, for_follower=True)
+
+    def ended(waiter: asyncio.Future[None]) -> None:
+        timer.cancel()
+        for partition in partitions:
+            partition.remove_waiter(waiter)
+        then(None)
+
+    waiter.add_done_callback(ended)
+    return True
 
 
 def _count(wanted: list[Wanted], fetched: list[Fetched]) -> None:
@@ -141,7 +163,7 @@ async def _wait_for_more(wanted: list[Wanted], deadline: float, question: Questi
     waits = [(each.partition, each.follower is not None) for each in wanted if isinstance(each.partition, Partition)]
     loop = asyncio.get_running_loop()
     waiter = loop.create_future()
-    timer = loop.call_at(deadline, _end_wait, waiter)
+    timer = loop.call_at(deadline, end_wait, waiter)
     if question is not None:
         question.waiter = waiter
     for partition, is_followed in waits:
@@ -152,8 +174,3 @@ async def _wait_for_more(wanted: list[Wanted], deadline: float, question: Questi
         timer.cancel()
         for partition, _ in waits:
             partition.remove_waiter(waiter)
-
-
-def _end_wait(waiter: asyncio.Future[None]) -> None:
-    if not waiter.done():
-        waiter.set_result(None)

@@ -1,7 +1,7 @@
 """Produce: one batch for each of some partitions, appended at once and answered when they are kept.
 
 `begin` appends, without waiting, so that the order in which a connection sends is the order in the log; `finish` waits,
-and `after_sync` calls back, which is cheaper where only a disk is waited for.
+and `after_kept` calls back, which is cheaper.
 On plain topics nothing here looks inside a batch. A topic that stamps its own time has its batches stamped; one with a
 codec of its own has them compressed anew; a compacted topic has their records looked at, since one without a key would
 stay for ever; one with delays looks for them.
@@ -139,22 +139,27 @@ def finish_now(pending: Sequence[Pending]) -> list[Produced] | None:
     return produced
 
 
-def after_sync(pending: Sequence[Pending], then: Ended) -> bool:
-    """Has `then` called once, when the logs have synced what they were given, or could not: time for `finish_now`.
+def after_kept(pending: Sequence[Pending], until: float, then: Ended) -> bool:
+    """Has `then` called once, when all that was appended may be kept, or cannot be: time for `finish_now`.
 
-    False, and no call, where there is nothing to sync, or copies are waited for anyway.
+    False, and no call, where nothing is left to wait for.
     """
-    unsynced = []
+    waits = []
     for partition, appended, _, _, acks_all, _ in pending:
-        if partition is not None and appended is not None and partition.log.is_unsynced(appended):
+        if partition is not None and appended is not None:
             if acks_all and partition.has_followers:
-                return False
-            unsynced.append((partition.log, appended))
-    if len(unsynced) > 1:
-        then = _when_all_have_ended(then, len(unsynced))
-    for log, appended in unsynced:
-        log.after_sync(appended, then)
-    return bool(unsynced)
+                if partition.high_watermark <= appended.last_offset:
+                    waits.append((partition, appended, True))
+            elif partition.log.is_unsynced(appended):
+                waits.append((partition, appended, False))
+    if len(waits) > 1:
+        then = _when_all_have_ended(then, len(waits))
+    for partition, appended, by_all in waits:
+        if by_all:
+            partition.after_visible(appended, then, until=until)
+        else:
+            partition.log.after_sync(appended, then)
+    return bool(waits)
 
 
 def _when_all_have_ended(then: Ended, left: int) -> Ended:
@@ -167,9 +172,14 @@ def _when_all_have_ended(then: Ended, left: int) -> Ended:
     return ended
 
 
-async def finish(pending: Sequence[Pending], *, timeout_ms: int = TIMEOUT_MS) -> list[Produced]:
+def time_is_up(timeout_ms: int) -> float:
+    """When it will be, on the loop's clock."""
+    return asyncio.get_running_loop().time() + timeout_ms / 1000
+
+
+async def finish(pending: Sequence[Pending], *, until: float | None = None) -> list[Produced]:
     """The same, when all are kept, or the time for copies to be made is up."""
-    until = asyncio.get_running_loop().time() + timeout_ms / 1000
+    until = time_is_up(TIMEOUT_MS) if until is None else until
     if len(pending) == 1:
         return [await _finish(pending[0], until)]
     return list(await asyncio.gather(*[_finish(each, until) for each in pending]))
@@ -179,7 +189,7 @@ async def _finish(pending: Pending, until: float) -> Produced:
     partition, appended, append_time, error, acks_all, leader_epoch = pending
     if partition is None or appended is None:
         return Produced(error=error)
-    if partition.leader_epoch != leader_epoch:  # before anybody waited here: see `after_sync`
+    if partition.leader_epoch != leader_epoch:  # before anybody waited here: see `after_kept`
         return Produced(error=NotLeader(f"{partition.at} has another leader since; send the batch again"))
     try:
         if acks_all:

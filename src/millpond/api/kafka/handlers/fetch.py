@@ -6,12 +6,15 @@ which costs a few bytes a partition.
 Version notes: to 12 topics go by name, from 13 by id.
 """
 
+import asyncio
 from collections.abc import Awaitable
+from functools import partial
 
 from millpond.api.kafka.context import Context
+from millpond.api.kafka.soon import Soon
 from millpond.broker.drivers.follower_waits import Question
 from millpond.broker.node import Node
-from millpond.broker.operations.fetch import Fetched, Follower, Wanted, fetch, fetch_now
+from millpond.broker.operations.fetch import Fetched, Follower, Wanted, after_more, fetch, fetch_now
 from millpond.model.errors import NotABroker
 from millpond.model.ids import LeaderEpoch, Offset
 from millpond.protocol.messages.fetch import (
@@ -26,7 +29,7 @@ NO_REPLICA = -1
 _FETCH_SESSION_ID_NOT_FOUND = 70
 
 
-def answer(node: Node, request: FetchRequest, context: Context) -> Awaitable[FetchResponse] | FetchResponse:
+def answer(node: Node, request: FetchRequest, context: Context) -> Soon | Awaitable[FetchResponse] | FetchResponse:
     if request.session_epoch > 0:
         return FetchResponse(error_code=_FETCH_SESSION_ID_NOT_FOUND)
     broker, broker_epoch = _replica(request)
@@ -58,7 +61,13 @@ def answer(node: Node, request: FetchRequest, context: Context) -> Awaitable[Fet
     fetched = fetch_now(wanted, bytes_min=bytes_min, bytes_max=bytes_max)
     if fetched is not None:
         return _response(request, fetched)
-    return _wait(request, wanted, bytes_min, bytes_max, question)
+    deadline = asyncio.get_running_loop().time() + request.max_wait_ms / 1000
+    if question is None:
+        return _wait(request, wanted, bytes_min, bytes_max, deadline, None)
+    return Soon(
+        partial(after_more, wanted, deadline, question),
+        partial(_answer_follower, request, wanted, bytes_min, bytes_max, deadline, question),
+    )
 
 
 def _replica(request: FetchRequest) -> tuple[int, int]:
@@ -68,12 +77,31 @@ def _replica(request: FetchRequest) -> tuple[int, int]:
 
 
 async def _wait(
-    request: FetchRequest, wanted: list[Wanted], bytes_min: int, bytes_max: int, question: Question | None
+    request: FetchRequest,
+    wanted: list[Wanted],
+    bytes_min: int,
+    bytes_max: int,
+    deadline: float,
+    question: Question | None,
 ) -> FetchResponse:
-    fetched = await fetch(
-        wanted, bytes_min=bytes_min, bytes_max=bytes_max, wait_ms=request.max_wait_ms, question=question
-    )
+    fetched = await fetch(wanted, bytes_min=bytes_min, bytes_max=bytes_max, deadline=deadline, question=question)
     return _response(request, fetched)
+
+
+def _answer_follower(
+    request: FetchRequest,
+    wanted: list[Wanted],
+    bytes_min: int,
+    bytes_max: int,
+    deadline: float,
+    question: Question,
+) -> Awaitable[FetchResponse] | FetchResponse:
+    """Nearly always at once."""
+    if not question.is_replaced:
+        fetched = fetch_now(wanted, bytes_min=bytes_min, bytes_max=bytes_max)
+        if fetched is not None:
+            return _response(request, fetched)
+    return _wait(request, wanted, bytes_min, bytes_max, deadline, question)
 
 
 def _response(request: FetchRequest, fetched: list[Fetched]) -> FetchResponse:

@@ -13,7 +13,15 @@ from functools import partial
 from millpond.api.kafka.context import Context
 from millpond.api.kafka.soon import Soon
 from millpond.broker.node import Node
-from millpond.broker.operations.produce import Pending, Produced, after_sync, begin, finish, finish_now
+from millpond.broker.operations.produce import (
+    Pending,
+    Produced,
+    after_kept,
+    begin,
+    finish,
+    finish_now,
+    time_is_up,
+)
 from millpond.model.errors import (
     InvalidAcks,
     InvalidRecord,
@@ -46,7 +54,8 @@ def answer(
         produced = finish_now(pending)
         if produced is None:
             _let_go_of_records(request)
-            return Soon(partial(after_sync, pending), partial(_answer, request, pending))
+            until = time_is_up(request.timeout_ms)
+            return Soon(partial(after_kept, pending, until), partial(_answer, request, pending, until))
         return _response(request, produced)
     if any(each.error for each in pending):
         context.close()  # the only way to tell a client that wants no answer
@@ -90,13 +99,15 @@ def _let_go_of_records(request: ProduceRequest) -> None:
             part.records = None
 
 
-def _answer(request: ProduceRequest, pending: list[Pending]) -> Awaitable[ProduceResponse] | ProduceResponse:
+def _answer(
+    request: ProduceRequest, pending: list[Pending], until: float
+) -> Awaitable[ProduceResponse] | ProduceResponse:
     produced = finish_now(pending)
-    return _finish(request, pending) if produced is None else _response(request, produced)
+    return _finish(request, pending, until) if produced is None else _response(request, produced)
 
 
-async def _finish(request: ProduceRequest, pending: list[Pending]) -> ProduceResponse:
-    return _response(request, await finish(pending, timeout_ms=request.timeout_ms))
+async def _finish(request: ProduceRequest, pending: list[Pending], until: float) -> ProduceResponse:
+    return _response(request, await finish(pending, until=until))
 
 
 def _response(request: ProduceRequest, produced: list[Produced]) -> ProduceResponse:
