@@ -15,6 +15,7 @@ from millpond.core.delivery import wheel
 from millpond.core.delivery.delays import Delays, Waiting
 from millpond.core.delivery.parked_format import (
     Cancelled,
+    CheckpointPart,
     Fact,
     Moved,
     Rescheduled,
@@ -114,6 +115,16 @@ def give_up_what_could_not_be_appended(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Delays, "put_back", lambda self, messages: None)
 
 
+def forget_what_came_between_the_parts_of_a_checkpoint(patch: pytest.MonkeyPatch) -> None:
+    def restore(self: Delays, fact: CheckpointPart) -> None:
+        if self._since_parts is not None:
+            self._since_parts = []
+        original(self, fact)
+
+    original = Delays._restore
+    patch.setattr(Delays, "_restore", restore)
+
+
 MUTANTS: tuple[tuple[Mutant, int], ...] = (
     (forget_what_was_delivered, 0),
     (forget_what_was_put_off, 0),
@@ -125,5 +136,6 @@ MUTANTS: tuple[tuple[Mutant, int], ...] = (
     (park_without_the_producers_numbers, 0),
     (answer_a_cancellation_at_once, 0),
     (give_up_what_could_not_be_appended, 4),
+    (forget_what_came_between_the_parts_of_a_checkpoint, 0),
 )
 """And a seed that has found it."""
