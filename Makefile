@@ -6,6 +6,8 @@ SEED ?=
 ONLY ?=
 CYCLES ?= 1000
 SEEDS ?= 50
+BUGS ?=
+FASTEST ?= 0
 WORLD ?= disk
 HOURS ?= 8
 SECONDS ?= 60
@@ -13,7 +15,7 @@ KILLS ?= 20
 MESSAGES ?= 1000000
 export PYTHONHASHSEED := 0
 
-.PHONY: help run demo proof test check format bench peers sim sim-night chaos fuzz pipeline-chaos pipeline-failover pipeline-cluster pipeline-connect kernel lock proto clean
+.PHONY: help run demo proof test check format bench peers sim sim-night seeds chaos fuzz pipeline-chaos pipeline-failover pipeline-cluster pipeline-connect kernel lock proto clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -51,10 +53,16 @@ sim: .venv/.ready  ## simulated bad days of a log, a cluster, a queue, delays: m
 sim-night: .venv/.ready  ## simulated clusters, minute after minute, until one breaks a promise: make sim-night [HOURS=8]
 	@$(BIN)/python -m tests.simulation --world cluster --hours $(HOURS)
 
+seeds: .venv/.ready  ## for each planted bug a seed that finds it, recorded for the tests: make seeds [BUGS="name world"] [FASTEST=10]
+	@$(BIN)/python -m tests.simulation --mutants $(BUGS) --fastest $(FASTEST)
+
 chaos: .venv/.ready  ## three brokers killed, cut off, without power, under load: make chaos [SECONDS=60] [SEED=7]
 	@$(BIN)/python -m tests.interop.chaos --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
-pipeline-chaos: .venv/.ready  ## the metrics pipeline on Spark under kill -9: make pipeline-chaos [KILLS=20] [MESSAGES=1000000] [SEED=7]
+pipeline-seeds: .venv/.ready  ## for each planted bug a seed that finds it, recorded for the tests: make seeds [BUGS="name world"] [FASTEST=10]
+	@$(BIN)/python -m tests.simulation --mutants $(BUGS) --fastest $(FASTEST)
+
+chaos: .venv/.ready  ## the metrics pipeline on Spark under kill -9: make pipeline-chaos [KILLS=20] [MESSAGES=1000000] [SEED=7]
 	@$(BIN)/python -m tests.pipeline.chaos --kills $(KILLS) --messages $(MESSAGES) $(if $(SEED),--seed $(SEED))
 
 pipeline-failover: .venv/.ready  ## the exactly-once sink of Spark while leaders and the query are killed: make pipeline-failover [KILLS=20] [SEED=7]

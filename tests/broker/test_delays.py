@@ -14,9 +14,10 @@ from millpond.broker.drivers.delays import PartitionDelays
 from millpond.broker.drivers.partition import Partition
 from millpond.broker.operations import produce
 from millpond.broker.operations.delete_records import delete_records
+from millpond.core.delivery import delay_rows
 from millpond.core.delivery.delay_headers import CRON, DELAY, DELIVER_AT, MESSAGE_ID, NEXT_AT, SENT_AT
 from millpond.core.metadata.controller import NewTopic, create_topics
-from millpond.model.errors import DiskFull, InvalidRecord, MessageNotFound
+from millpond.model.errors import DiskFull, InvalidRecord, LogCorrupted, MessageNotFound
 from millpond.model.ids import Offset, ProducerEpoch, ProducerId, TimestampMs
 from millpond.model.ids import Sequence as SequenceNumber
 from millpond.protocol.compression import Codec
@@ -421,3 +422,65 @@ async def test_no_client_can_pass_for_the_broker(sim: Simulation, disk: SimDisk)
     await asyncio.sleep(3)
     assert values(broker) == [b"forged", b"late", b"mine"]
     await broker.stop()
+
+
+@on_a_simulated_disk
+async def test_a_record_that_has_rotted_since_it_was_found_is_not_delivered(sim: Simulation, disk: SimDisk) -> None:
+    broker = await start_with_topic(sim, disk)
+    await until(lambda: delays_of(broker).is_loaded)
+    told: list[BaseException] = []
+    delays_of(broker)._shared = delays_of(broker)._shared._replace(on_error=told.append)
+    await sent(broker, delayed(b"a" * 50, 1_000), delayed(b"b" * 50, 1_500))
+    await until(lambda: len(seen(broker)) == 1)  # its batch was read, and was whole
+    log = partition_of(broker).log
+    path, end = log.segments.active.path, log.next_offset
+    disk.rot(path, position=disk.open(path).read(0, 500).index(b"b" * 50) + 7, bit=2)
+    log.segments.active._map = memoryview(b"")  # a simulated map is a copy: it does not rot with its file
+    await asyncio.sleep(3)
+    assert log.next_offset == end
+    assert len(delays_of(broker)) == 1
+    assert told
+    assert all(isinstance(each, LogCorrupted) for each in told)
+    await broker.stop()
+
+
+@on_a_simulated_disk
+async def test_where_records_lie_is_known_before_they_are_due(sim: Simulation, disk: SimDisk) -> None:
+    broker = await start_with_topic(sim, disk)
+    for number in range(50):
+        await sent(broker, delayed(b"%d" % number, 60_000 + number))
+    crash(broker, disk)
+    broker = await start(sim, disk)
+    await until(lambda: delays_of(broker).is_loaded)
+    places = [each.place for each in delays_of(broker).first(50)]
+    shelves = delays_of(broker)._shelves
+    assert not any(place in shelves for place in places)
+    await until(lambda: all(place in shelves for place in places))
+    assert not seen(broker)
+    await until(lambda: len(seen(broker)) == 50)
+    assert values(broker) == [b"%d" % number for number in range(50)]
+    await broker.stop()
+
+
+def test_a_checkpoint_of_many_parts_holds_nobody_up_and_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver, "CHECKPOINT_BYTES", 50_000)
+    monkeypatch.setattr(delay_rows, "CHUNK_ROWS", 8)
+
+    async def scenario(sim: Simulation) -> None:
+        rng, disk = random.Random(3), SimDisk(sim.loop.chance("disk"))
+        broker = await start_with_topic(sim, disk, **{"segment.bytes": "20000"})
+        await until(lambda: delays_of(broker).is_loaded)
+        for number in range(600):
+            await sent(broker, delayed(b"%d" % number, rng.choice((5, 500, 10_000_000))))
+        await asyncio.sleep(2)
+        waiting = delays_of(broker).first(1_000)
+        assert len(waiting) > 100
+        crash(broker, disk)
+        broker = await start(sim, disk)
+        await until(lambda: delays_of(broker).is_loaded)
+        assert await delays_of(broker)._last_checkpoint() > partition_of(broker).log.start_offset
+        assert delays_of(broker).first(1_000) == waiting
+        assert len(seen(broker)) + len(waiting) == 600
+        await broker.stop()
+
+    simulate(1, scenario)

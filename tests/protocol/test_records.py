@@ -1,5 +1,7 @@
 """Batches there and back: every field, every codec, and what compaction leaves of a batch."""
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,6 +10,7 @@ from millpond.model.errors import BatchTooLarge, InvalidRecord
 from millpond.model.ids import LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, TimestampMs
 from millpond.model.limits import BATCH_BYTES_MAX, HEADERS_PER_RECORD_MAX, RECORDS_PER_BATCH_MAX
 from millpond.protocol.records import (
+    HEADER_BYTES,
     Codec,
     NewRecord,
     Record,
@@ -18,6 +21,7 @@ from millpond.protocol.records import (
     encode_batch,
     encode_survivors,
     encode_values,
+    kernel,
     stamp_append_time,
 )
 
@@ -49,6 +53,23 @@ def test_records_come_back_as_they_went(records: list[NewRecord], codec: Codec, 
     assert header.base_timestamp == records[0].timestamp
     assert header.max_timestamp == max(record.timestamp for record in records)
     assert (header.record_count, header.last_offset_delta) == (len(records), len(records) - 1)
+
+
+@given(records=batches_of_records, offset_delta=st.integers(0, 20_000), added=st.lists(names, max_size=3))
+def test_a_record_taken_apart_and_joined_has_another_place_and_more_headers(
+    records: list[NewRecord], offset_delta: int, added: list[str]
+) -> None:
+    batch = encode_batch(records)
+    content = batch[HEADER_BYTES:]
+    more = tuple((name, b"added") for name in added)
+    for record, (start, end) in zip(
+        placed(records), pairwise(kernel.record_starts(content, len(records))), strict=True
+    ):
+        delta, body, count, headers = kernel.split_record(content[start:end])
+        assert records[0].timestamp + delta == record.timestamp
+        joined = kernel.join_record(offset_delta, body, count + len(more), headers + kernel.encode_header_list(more))
+        again = kernel.decode_one(joined, 0, base_offset=Offset(0), base_timestamp=TimestampMs(7), append_time=None)
+        assert again == Record(Offset(offset_delta), TimestampMs(7), record.key, record.value, record.headers + more)
 
 
 @given(values=st.lists(st.binary(max_size=200), min_size=1, max_size=200))

@@ -16,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from tests.simulation import delay_world, queue_world, replicated_world
 from tests.simulation.power_cuts import CYCLES_PER_SEED, Outcome, run_seed
+from tests.simulation.seeds import look
 
 console = Console(highlight=False)
 LINE_SECONDS = 10.0
@@ -46,7 +47,13 @@ def main() -> int:
     parser.add_argument("--cycles", type=int, default=1000, help="lives of the simulated process (default 1000)")
     parser.add_argument("--seeds", type=int, default=50, help="simulated minutes of a cluster (default 50)")
     parser.add_argument("--hours", type=float, help="clusters, one after another, for this long")
+    parser.add_argument(
+        "--mutants", nargs="*", metavar="NAME", help="look for seeds that find planted bugs; all, or these"
+    )
+    parser.add_argument("--fastest", type=int, default=0, help="so many seeds more for each, to find a faster one")
     arguments = parser.parse_args()
+    if arguments.mutants is not None:
+        return min(1, look(console, arguments.mutants, fastest=arguments.fastest))
     run: Callable[[int], object] = WORLDS.get(arguments.world, run_seed)
     if arguments.seed is not None:
         return replay(arguments.seed, arguments.world, run)

@@ -15,6 +15,7 @@ from millpond.core.delivery import wheel
 from millpond.core.delivery.delays import Delays, Waiting
 from millpond.core.delivery.parked_format import (
     Cancelled,
+    CheckpointPart,
     Fact,
     Moved,
     Rescheduled,
@@ -114,16 +115,26 @@ def give_up_what_could_not_be_appended(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Delays, "put_back", lambda self, messages: None)
 
 
-MUTANTS: tuple[tuple[Mutant, int], ...] = (
-    (forget_what_was_delivered, 0),
-    (forget_what_was_put_off, 0),
-    (forget_what_was_cancelled, 0),
-    (deliver_a_little_early, 0),
-    (trust_that_clocks_never_go_back, 0),
-    (let_retention_take_what_waits, 1),
-    (remove_before_the_log_was_read, 1),
-    (park_without_the_producers_numbers, 0),
-    (answer_a_cancellation_at_once, 0),
-    (give_up_what_could_not_be_appended, 4),
+def forget_what_came_between_the_parts_of_a_checkpoint(patch: pytest.MonkeyPatch) -> None:
+    def restore(self: Delays, fact: CheckpointPart) -> None:
+        if self._since_parts is not None:
+            self._since_parts = []
+        original(self, fact)
+
+    original = Delays._restore
+    patch.setattr(Delays, "_restore", restore)
+
+
+MUTANTS: tuple[Mutant, ...] = (
+    forget_what_was_delivered,
+    forget_what_was_put_off,
+    forget_what_was_cancelled,
+    deliver_a_little_early,
+    trust_that_clocks_never_go_back,
+    let_retention_take_what_waits,
+    remove_before_the_log_was_read,
+    park_without_the_producers_numbers,
+    answer_a_cancellation_at_once,
+    give_up_what_could_not_be_appended,
+    forget_what_came_between_the_parts_of_a_checkpoint,
 )
-"""And a seed that has found it."""

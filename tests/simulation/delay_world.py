@@ -18,8 +18,11 @@ import random
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any
+from unittest.mock import patch
 
+from millpond.broker.drivers import delays as driver
 from millpond.broker.drivers.partition import Partition
+from millpond.core.delivery import delay_rows
 from millpond.core.delivery.delay_headers import DELIVER_AT, MESSAGE_ID
 from millpond.core.delivery.parked_format import Carried, fact_of
 from millpond.model.errors import MessageNotFound, MillpondError, StorageError
@@ -46,6 +49,8 @@ CONFIGS = {
     "broker.heartbeat.interval.ms": "700",
     "replica.lag.time.max.ms": "2500",
 }
+CHECKPOINT_BYTES, CHUNK_ROWS = 4_000, 4
+"""So small that checkpoints are frequent, and of several parts, with other facts between them."""
 CLEAR = Conditions()
 STORMY = Conditions(delay_ms_max=60.0, tail_chance=0.05, tail_ms_max=2500.0, loss_chance=0.05, fragment_chance=0.5)
 TOPIC_ALREADY_EXISTS, INVALID_REPLICATION_FACTOR = 36, 38
@@ -368,7 +373,11 @@ def run_seed(seed: int, *, seconds: float = SECONDS) -> Outcome:
         world.outcome.delivered = len(world.delivered)
         return world.outcome
 
-    with Simulation(seed) as simulation:
+    often = (
+        patch.multiple(driver, CHECKPOINT_BYTES=CHECKPOINT_BYTES),
+        patch.object(delay_rows, "CHUNK_ROWS", CHUNK_ROWS),
+    )
+    with Simulation(seed) as simulation, often[0], often[1]:
         try:
             return simulation.run(scenario)
         except Exception as error:

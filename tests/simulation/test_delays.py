@@ -2,14 +2,10 @@
 
 import pytest
 
-from millpond.model.errors import OffsetOutOfRange
-from tests.simulation import delay_mutants as planted
-from tests.simulation.delay_mutants import Mutant
 from tests.simulation.delay_world import Outcome, run_seed
-from tests.simulation.history import Violation
+from tests.simulation.planted import Planted, planted_in
 
 SEEDS, SEEDS_PER_TEST = 12, 6
-SEEDS_FOR_A_MUTANT = 40
 
 
 @pytest.mark.parametrize("seed", [100, 101])
@@ -35,14 +31,8 @@ def total(outcomes: list[Outcome], name: str) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("mutant", "found_at"), planted.MUTANTS, ids=lambda each: getattr(each, "__name__", ""))
-def test_a_planted_bug_is_found(mutant: Mutant, found_at: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """First where it was found when it was planted."""
-    mutant(monkeypatch)
-    with pytest.raises((Violation, AssertionError, OffsetOutOfRange)):
-        run_from(found_at)
-
-
-def run_from(first: int) -> None:
-    for seed in (first, *range(SEEDS_FOR_A_MUTANT)):
-        run_seed(seed)
+@pytest.mark.parametrize("mutant", planted_in("delays"), ids=str)
+def test_a_planted_bug_is_found(mutant: Planted, monkeypatch: pytest.MonkeyPatch) -> None:
+    mutant.plant(monkeypatch)
+    with pytest.raises(mutant.caught_by, match=mutant.named):
+        mutant.run()

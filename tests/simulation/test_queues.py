@@ -6,17 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
-from millpond.model.errors import MillpondError
 from tests.simulation import queue_mutants as planted
-from tests.simulation.history import Violation
-from tests.simulation.queue_mutants import Mutant, World
+from tests.simulation.planted import Planted, planted_in
 from tests.simulation.queue_world import run_seed
 from tests.simulation.replicated_world import Outcome
-from tests.simulation.wire_client import Refused
 
 SEEDS = 20
 SEEDS_PER_TEST = 10
-SEEDS_FOR_A_MUTANT = 60
 
 
 def test_a_third_of_a_bad_minute_of_a_queue_ends_well() -> None:
@@ -54,17 +50,8 @@ def test_a_world_that_provokes_a_planted_bug_ends_well_without_it() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("mutant", "found_at", "world"), planted.MUTANTS, ids=lambda each: getattr(each, "__name__", "")
-)
-def test_a_planted_bug_is_found(mutant: Mutant, found_at: int, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """First where it was found when it was planted; what a seed does shifts with each change of the broker."""
-    mutant(monkeypatch)
-    # An invariant of the world or of the machines, an error that a broker reports, or an answer that makes no sense.
-    with pytest.raises((Violation, AssertionError, MillpondError, Refused)):
-        run_from(found_at, world)
-
-
-def run_from(first: int, world: World) -> None:
-    for seed in (first, *range(SEEDS_FOR_A_MUTANT)):
-        run_seed(seed, **world)
+@pytest.mark.parametrize("mutant", planted_in("queue"), ids=str)
+def test_a_planted_bug_is_found(mutant: Planted, monkeypatch: pytest.MonkeyPatch) -> None:
+    mutant.plant(monkeypatch)
+    with pytest.raises(mutant.caught_by, match=mutant.named):
+        mutant.run()

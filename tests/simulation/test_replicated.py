@@ -9,14 +9,12 @@ from collections.abc import Callable
 import pytest
 
 from tests.simulation import replicated_mutants as planted
-from tests.simulation.history import Violation
-from tests.simulation.replicated_mutants import Mutant, World
+from tests.simulation.planted import Planted, planted_in
+from tests.simulation.replicated_mutants import World
 from tests.simulation.replicated_world import Outcome, run_seed
-from tests.simulation.wire_client import Refused
 
 SEEDS = 200
 SEEDS_PER_TEST = 10
-SEEDS_FOR_A_MUTANT = 100
 
 
 @pytest.mark.parametrize("seed", [2001, 2008])
@@ -69,17 +67,8 @@ def test_worlds_that_provoke_planted_bugs_end_well_without_them(world: World) ->
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("mutant", "found_at", "world"), planted.MUTANTS, ids=lambda each: getattr(each, "__name__", "")
-)
-def test_a_planted_bug_is_found(mutant: Mutant, found_at: int, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """First where it was found when it was planted; what a seed does shifts with each change of the broker."""
-    mutant(monkeypatch)
-    # An invariant of the world or of the machines, or an answer that no client can make sense of.
-    with pytest.raises((Violation, AssertionError, Refused)):
-        run_from(found_at, world)
-
-
-def run_from(first: int, world: World) -> None:
-    for seed in (first, *range(SEEDS_FOR_A_MUTANT)):
-        run_seed(seed, **world)
+@pytest.mark.parametrize("mutant", planted_in("cluster"), ids=str)
+def test_a_planted_bug_is_found(mutant: Planted, monkeypatch: pytest.MonkeyPatch) -> None:
+    mutant.plant(monkeypatch)
+    with pytest.raises(mutant.caught_by, match=mutant.named):
+        mutant.run()

@@ -3,13 +3,11 @@
 import pytest
 
 from tests.simulation import states_mutants as planted
-from tests.simulation.history import Violation
-from tests.simulation.states_mutants import Mutant
+from tests.simulation.planted import Planted, planted_in
 from tests.simulation.states_world import Day, run_seed
 
 SEEDS = 10
 SEEDS_PER_TEST = 10
-SEEDS_FOR_A_MUTANT = 30
 
 
 @pytest.mark.parametrize("seed", [1, 3])
@@ -38,14 +36,8 @@ def test_days_that_provoke_planted_bugs_end_well_without_them(day: Day) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("mutant", "found_at", "day"), planted.MUTANTS, ids=lambda each: getattr(each, "__name__", ""))
-def test_a_planted_bug_is_found(mutant: Mutant, found_at: int, day: Day, monkeypatch: pytest.MonkeyPatch) -> None:
-    """First where it was found when it was planted; what a seed does shifts with each change of the broker."""
-    mutant(monkeypatch)
-    with pytest.raises(Violation):
-        run_from(found_at, day)
-
-
-def run_from(first: int, day: Day) -> None:
-    for seed in (first, *range(SEEDS_FOR_A_MUTANT)):
-        run_seed(seed, seconds=40, day=day)
+@pytest.mark.parametrize("mutant", planted_in("states"), ids=str)
+def test_a_planted_bug_is_found(mutant: Planted, monkeypatch: pytest.MonkeyPatch) -> None:
+    mutant.plant(monkeypatch)
+    with pytest.raises(mutant.caught_by, match=mutant.named):
+        mutant.run()

@@ -94,7 +94,7 @@ async def _live(settings: Settings, out: TextIO, filesystem: OsFilesystem) -> No
         await _give_up(starting, await asked, clock)
         return
     broker = await starting
-    _collect_garbage_seldom()
+    collect_garbage_seldom()
     _tell_started(settings, broker, out)
     name = await asked
     tell(BROKER_STOPPING, signal=name)
@@ -103,7 +103,7 @@ async def _live(settings: Settings, out: TextIO, filesystem: OsFilesystem) -> No
     tell(BROKER_STOPPED, took_ms=clock.monotonic_ms() - began_ms)
 
 
-def _collect_garbage_seldom() -> None:
+def collect_garbage_seldom() -> None:
     """What the start has made stays to the end; the collector need not look at it again."""
     gc.freeze()
     gc.set_threshold(ALLOCATIONS_PER_COLLECTION)

@@ -342,6 +342,20 @@ class Segment:
             expected = following
         return Slice(view[begin:end], Offset(expected))
 
+    def position_of(self, offset: Offset) -> int:
+        """Where the batch begins that holds an offset; of one that was read before, checksums unseen."""
+        _, position = self.index.position_at_or_before(offset)
+        while position < self.size:
+            base, length, _, _, _, delta = _FRONT.unpack(self._view(position, _FRONT.size))
+            if base + delta >= offset:
+                break
+            position += length + LENGTH_END
+        return position
+
+    def read_at(self, position: int, size: int) -> memoryview:
+        """So many bytes, as they are: whoever asks knows what lies there, and how to tell damage."""
+        return self._view(position, size)
+
     def first_since(self, timestamp: TimestampMs, *, start: Offset) -> tuple[Offset, TimestampMs] | None:
         """The first record at or behind `start` that is not older than `timestamp`."""
         if timestamp > self.max_timestamp:

@@ -2,24 +2,30 @@
 
 import random
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from unittest.mock import patch
 
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from millpond.core.delivery import delay_rows
+from millpond.core.delivery.delay_rows import DelayRows
 from millpond.core.delivery.delays import Delays
 from millpond.core.delivery.parked_format import (
     Cancelled,
     Carried,
     CheckpointPart,
     Fact,
+    Moved,
     Parked,
     Rescheduled,
+    Shelved,
     cancelled_batch,
     carried_batch,
-    checkpoint_batches,
+    checkpoint_batch,
     fact_of,
+    last_whole,
     moved_batch,
     parked_batch,
     rescheduled_batch,
@@ -27,7 +33,15 @@ from millpond.core.delivery.parked_format import (
 from millpond.core.delivery.wheel import Due
 from millpond.model.ids import LeaderEpoch, Offset, TimestampMs
 from millpond.protocol.compression import Codec
-from millpond.protocol.records import NewRecord, check_batch, decode_batch, encode_batch, stamp
+from millpond.protocol.records import (
+    HEADER_BYTES,
+    NewRecord,
+    check_batch,
+    decode_batch,
+    encode_batch,
+    parse_header,
+    stamp,
+)
 
 START = 1_767_225_600_000
 DELAYS = st.one_of(st.integers(0, 100), st.integers(0, 1_000_000), st.integers(0, 400 * 86_400_000))
@@ -40,6 +54,9 @@ class DelaysAgainstADictionary(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
+        self.small = patch.object(delay_rows, "CHUNK_ROWS", 2)
+        self.small.start()
+        self.checkpoint: Iterator[CheckpointPart] = iter(())
         self.now = START
         self.machine = Delays()
         assert self.machine.wind(self.now)
@@ -47,6 +64,9 @@ class DelaysAgainstADictionary(RuleBasedStateMachine):
         self.recurring: set[int] = set()
         self.log: list[tuple[int, bytes]] = []
         self.next_offset = 0
+
+    def teardown(self) -> None:
+        self.small.stop()
 
     def write(self, batch: bytes) -> Fact:
         data = bytearray(batch)
@@ -79,10 +99,11 @@ class DelaysAgainstADictionary(RuleBasedStateMachine):
             assert self.waiting[each.id] == each.due <= self.now
             assert each.is_recurring == (each.id in self.recurring)
         if found and not fails:
-            record = decode_batch(encode_batch([NewRecord(b"x", timestamp=TimestampMs(1))]))[0]
+            batch = encode_batch([NewRecord(b"x", timestamp=TimestampMs(1))])
+            record = Shelved(batch[HEADER_BYTES:], parse_header(batch))
             nexts = [self.now + EVERY_MS if each.is_recurring else None for each in found]
-            messages = [(record, f"t/0/{each.id}", at) for each, at in zip(found, nexts, strict=True)]
-            self.tell(moved_batch(messages, codec=Codec.NONE, now=self.now, log_append_time=False))
+            messages = [(each.id, record, at) for each, at in zip(found, nexts, strict=True)]
+            self.tell(moved_batch(messages, origin=b"t/0/", codec=Codec.NONE, now=self.now, log_append_time=False))
             for each, at in zip(found, nexts, strict=True):
                 if at is None:
                     del self.waiting[each.id]
@@ -119,17 +140,32 @@ class DelaysAgainstADictionary(RuleBasedStateMachine):
         self.log = [each for each in self.log if each[0] >= before]
 
     @rule()
-    def checkpoint(self) -> None:
-        for batch in checkpoint_batches(*self.machine.rows(), now=self.now):
-            self.tell(batch)
+    def begin_a_checkpoint(self) -> None:
+        """Whatever comes next may come between its parts."""
+        self.checkpoint = self.machine.checkpoint()
+        self.go_on_with_the_checkpoint()
+
+    @rule()
+    def go_on_with_the_checkpoint(self) -> None:
+        part = next(self.checkpoint, None)
+        if part is not None:
+            self.tell(checkpoint_batch(part, now=self.now))
 
     @rule(work_max=st.integers(1, 3), from_checkpoint=st.booleans())
     def read_anew(self, work_max: int, from_checkpoint: bool) -> None:
         """As the next leader does, from the start of the log or from its last checkpoint."""
         facts = [fact_of(data, 0, check_batch(data)) for _, data in self.log]
-        starts = [number for number, fact in enumerate(facts) if isinstance(fact, CheckpointPart) and not fact.part]
+        begin = 0
+        if from_checkpoint:
+            parts = [
+                (Offset(number), fact.part, fact.parts)
+                for number, fact in enumerate(facts)
+                if isinstance(fact, CheckpointPart)
+            ]
+            begin = last_whole(parts) or 0
+        self.checkpoint = iter(())  # the next leader does not go on with it
         self.machine = Delays()
-        for fact in facts[starts[-1] if from_checkpoint and starts else 0 :]:
+        for fact in facts[begin:]:
             assert fact is not None
             self.machine.apply(fact)
         while not self.machine.wind(self.now, work_max=work_max):
@@ -152,6 +188,23 @@ class DelaysAgainstADictionary(RuleBasedStateMachine):
 TestDelaysAgainstADictionary = DelaysAgainstADictionary.TestCase
 
 
+def test_rows_are_let_go_of_a_chunk_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delay_rows, "CHUNK_ROWS", 16)
+    rng, rows = random.Random(4), DelayRows()
+    rows.extend(range(1_000), array("q", range(1, 1_001)), array("q", range(1_000)))
+    left = list(range(1_000))
+    rng.shuffle(left)
+    while left:
+        at = rows.find(id_ := left.pop())
+        assert at is not None
+        rows.finish(at)
+        assert rows.find(id_) is None
+        assert len(rows) == len(left)
+        kept = [len(chunk.ids) for chunk in rows.copies()]
+        assert sum(kept) <= 3 * len(left), "what is done with is let go of"
+        assert [id_ for id_, _, _ in rows.live_from(0)] == sorted(left)
+
+
 def machine_with(*dues: int) -> Delays:
     machine = Delays()
     machine.apply(Parked(Offset(0), array("q", dues), memoryview(b"")))
@@ -160,22 +213,58 @@ def machine_with(*dues: int) -> Delays:
     return machine
 
 
+def parts_of(machine: Delays) -> list[CheckpointPart]:
+    """By way of their bytes."""
+    facts = [
+        fact_of(batch, 0, check_batch(batch))
+        for batch in (checkpoint_batch(each, now=1) for each in machine.checkpoint())
+    ]
+    return [fact for fact in facts if isinstance(fact, CheckpointPart)]
+
+
 def test_a_checkpoint_of_several_parts_counts_when_all_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("millpond.core.delivery.parked_format.CHECKPOINT_ROWS_MAX", 4)
+    monkeypatch.setattr(delay_rows, "CHUNK_ROWS", 2)
     machine = machine_with(*range(START, START + 10))
-    parts = [fact_of(each, 0, check_batch(each)) for each in checkpoint_batches(*machine.rows(), now=START)]
+    parts = parts_of(machine)
     assert len(parts) == 3
     read = Delays()
     for part in (parts[0], parts[1], *parts):  # a leader that was interrupted, and another
-        assert part is not None
         read.apply(part)
     assert read.wind(START)
-    assert read.rows() == machine.rows()
+    assert read.first(20) == machine.first(20)
     torn = Delays()
     for part in (parts[1], parts[2]):
-        assert part is not None
         torn.apply(part)
     assert len(torn) == 0
+
+
+def test_what_is_said_between_the_parts_of_a_checkpoint_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delay_rows, "CHUNK_ROWS", 2)
+    machine = machine_with(*range(START, START + 10))
+    facts: list[Fact] = []
+    for number, part in enumerate(machine.checkpoint()):
+        said = Moved([(1 + 4 * number, None)])
+        new = Parked(Offset(100 + number), array("q", [START + 50 + number]), memoryview(b""))
+        carried = Carried(Offset(200 + number), array("q", [9 - number]), array("q", [START + 9]), memoryview(b""))
+        for fact in (said, new, carried):
+            machine.apply(fact)
+        facts += [part, said, new, carried]
+    read = Delays()
+    for each in facts:
+        read.apply(each)
+    assert read.wind(START)
+    assert read.first(20) == machine.first(20)
+    assert sorted(each.id for each in read.first(20)) == [0, 2, 3, 4, 6, 7, 8, 100, 101, 102]
+
+
+def test_the_last_checkpoint_is_the_last_that_is_whole() -> None:
+    assert last_whole([]) is None
+    assert last_whole([(Offset(5), 0, 1)]) == 5
+    interrupted = [(Offset(1), 0, 2), (Offset(2), 1, 2), (Offset(4), 0, 3), (Offset(5), 1, 3)]
+    assert last_whole(interrupted) == 1
+    assert last_whole([*interrupted, (Offset(9), 2, 3)]) == 4
+    assert last_whole([(Offset(1), 0, 3), (Offset(3), 2, 3)]) is None
+    assert last_whole([(Offset(3), 2, 3), (Offset(4), 1, 3)]) is None
 
 
 def test_a_million_messages_take_less_than_a_hundred_bytes_each() -> None:

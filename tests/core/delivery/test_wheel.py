@@ -61,6 +61,14 @@ class WheelAgainstAList(RuleBasedStateMachine):
     def prepare(self, ahead: int, work_max: int) -> None:
         self.wheel.prepare(self.now + ahead, work_max=work_max)
 
+    @rule(ahead=DELAYS, span=DELAYS)
+    def look_between(self, ahead: int, span: int) -> None:
+        begin = max(self.wheel._now, self.now) + ahead + 1
+        found = list(self.wheel.between(begin, begin + span))
+        assert len(found) == len(set(found))
+        if not self.wheel._falling.keys:  # what falls is on its way to where it is looked for
+            assert {each.key for each in self.pending if begin <= each.at < begin + span} <= set(found)
+
     @rule(step=DELAYS)
     def turn_the_clock_back(self, step: int) -> None:
         self.now = max(0, self.now - step)

@@ -12,13 +12,13 @@ Driven by partitions.py, which tells of changes, by the use cases, and by timers
 import asyncio
 import struct
 from array import array
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Final, NamedTuple
 
 from millpond.broker.drivers.partition import Partition
 from millpond.broker.drivers.partitions import PartitionTable
+from millpond.broker.drivers.shelves import Shelves
 from millpond.core.delivery.delay_headers import DELIVER_AT, MARKS, check_cap, plans, schedule_of
 from millpond.core.delivery.delays import Delays, Waiting
 from millpond.core.delivery.parked_format import (
@@ -28,13 +28,16 @@ from millpond.core.delivery.parked_format import (
     Fact,
     Moved,
     Parked,
+    PlacedPart,
     Rescheduled,
-    Shelf,
+    Shelved,
     cancelled_batch,
     carried_batch,
-    checkpoint_batches,
+    checkpoint_batch,
     fact_of,
     is_of_delays,
+    last_whole,
+    may_be_checkpoint,
     moved_batch,
     parked_batch,
     rescheduled_batch,
@@ -53,7 +56,7 @@ from millpond.model.errors import (
 )
 from millpond.model.ids import Offset, TopicPartition
 from millpond.model.latencies import Latencies
-from millpond.model.limits import INFLATED_BYTES_MAX, MIB
+from millpond.model.limits import MIB
 from millpond.model.ports import Buffer, Clock
 from millpond.protocol.compression import Codec, decompress
 from millpond.protocol.records import (
@@ -71,19 +74,25 @@ from millpond.storage.log import Appended, check_size
 
 LOOK_SECONDS_MAX: Final = 1.0
 """A wall clock may jump ahead while a timer waits; so often it is looked at."""
+TURN_SECONDS_MIN: Final = 0.002
+"""What is due within so long is delivered together: a batch and a sync cost as much for one as for twenty."""
 PAUSE_SECONDS: Final = 0.5
 """After something went wrong."""
-MOVES_PER_TURN: Final = 500
+MOVES_PER_TURN: Final = 200
 PREPARED_MS: Final = 60_000
 """So long ahead, messages are sorted by when they are due."""
-PREPARES_PER_TURN: Final = 1_000
+PREPARES_PER_TURN: Final = 250
 PREPARE_EVERY_SECONDS: Final = 0.005
+SHELVED_MS, SHELVED_MS_IF_FULL = 3_000, 100
+"""So long ahead it is found out where their records lie; less where what was found out is soon forgotten."""
+SHELVED_STEP_MS: Final = 64
+"""As the slots of the wheel are."""
+SHELVES_PER_TURN: Final = 5
 MOVED_BYTES: Final = 256 * 1024
 """Of records in one batch of moved messages, more or less."""
-SHELVES_BYTES_MAX: Final = 16 * MIB
-"""Of what is known about where records lie: four bytes for each that is not compressed."""
 SCAN_BYTES: Final = MIB
 HEADERS_PER_TURN: Final = 5_000
+WINDS_PER_TURN: Final = 4_000
 CHECKPOINT_BYTES: Final = 64 * MIB
 """So much is appended between two checkpoints, at least."""
 CARRIES_PER_BATCH: Final = 200
@@ -114,16 +123,29 @@ class Surroundings(NamedTuple):
     on_error: Callable[[BaseException], None]
 
 
+Moving = tuple[Waiting, Shelved]
+
+
+def _next_at(schedule: Shelved, now: int) -> int:
+    return schedule_of(schedule.record().headers).after(now)
+
+
 class PartitionDelays:
     """Of one partition, for as long as this broker leads it in one epoch."""
 
     def __init__(self, partition: Partition, shared: Surroundings) -> None:
         self._partition = partition
         self._log = partition.log
+        self._origin = f"{partition.at.topic}/{partition.at.partition}/".encode()
         self._shared = shared
         self.leader_epoch = partition.leader_epoch
         self._machine = Delays()
         self._shelves = Shelves(partition)
+        self._shelved_to = 0
+        """What is due before is on shelves, or in `_unshelved`."""
+        self._unshelved: list[Offset] = []
+        self._checkpoint: Iterator[CheckpointPart] = iter(())
+        """The parts that are not in the log yet."""
         self.is_loaded = False
         self._is_closed = False
         self._timer: asyncio.TimerHandle | None = None
@@ -185,12 +207,12 @@ class PartitionDelays:
         """Moves what is due, and sets the timer for what comes next."""
         if self._is_closed or not self.is_loaded:
             return
-        pause = 0.0
+        pause, has_more = 0.0, False
         messages = self._machine.due(self._now(), count_max=MOVES_PER_TURN)
         try:
             for some in self._batches(messages):
                 self._move(some)
-            self._checkpoint_now_and_then()
+            has_more = self._prepare()
         except (StorageError, NotLeader) as error:
             pause = PAUSE_SECONDS
             if isinstance(error, StorageError) and not isinstance(error, LogClosed):
@@ -200,14 +222,41 @@ class PartitionDelays:
             self._shared.on_error(error)
         finally:
             self._machine.put_back(messages)
-        has_more = self._machine.prepare(self._now() + PREPARED_MS, work_max=PREPARES_PER_TURN)
-        self._set_timer(pause, PREPARE_EVERY_SECONDS if has_more else LOOK_SECONDS_MAX)
+        self._set_timer(pause, has_more)
 
-    def _set_timer(self, pause_seconds: float, seconds_max: float) -> None:
+    def _prepare(self) -> bool:
+        """A little of what has to be done anyway, so that it is done before many are due. Whether there is more."""
+        now = self._now()
+        if self._machine.prepare(now + PREPARED_MS, work_max=PREPARES_PER_TURN):
+            return True
+        return self._put_on_shelves(now) or self._write_checkpoint()
+
+    def _put_on_shelves(self, now: int) -> bool:
+        """What is due soon."""
+        until = now + (SHELVED_MS_IF_FULL if self._shelves.is_full else SHELVED_MS)
+        if self._shelved_to > until + SHELVED_STEP_MS:
+            self._shelved_to = now  # the clock went back
+        begin = max(now, self._shelved_to, self._machine.next_at() or until)
+        if not self._unshelved and begin < until:
+            self._shelved_to = begin // SHELVED_STEP_MS * SHELVED_STEP_MS + SHELVED_STEP_MS
+            self._unshelved = self._machine.places_between(begin, self._shelved_to)
+        count = 0
+        while self._unshelved and count < SHELVES_PER_TURN:
+            place = self._unshelved.pop()
+            if place not in self._shelves and place >= self._log.start_offset:
+                self._shelves.put_up(place)
+                count += 1
+        return bool(self._unshelved) or begin < self._shelved_to < until
+
+    def _set_timer(self, pause_seconds: float, has_more: bool) -> None:
         due = self._machine.next_at()
-        if due is None:
+        seconds = PREPARE_EVERY_SECONDS if has_more else LOOK_SECONDS_MAX
+        if due is not None:
+            left = due - self._now()
+            seconds = min(max(left / 1000, TURN_SECONDS_MIN), seconds) if left > 0 else 0.0
+        elif not has_more:
             return
-        seconds = max(min((due - self._now()) / 1000, seconds_max), pause_seconds, 0.0)
+        seconds = max(seconds, pause_seconds)
         loop = asyncio.get_running_loop()
         if self._timer is not None:
             if self._rings_at <= loop.time() + seconds:
@@ -216,33 +265,34 @@ class PartitionDelays:
         self._rings_at = loop.time() + seconds
         self._timer = loop.call_at(self._rings_at, self._on_timer)
 
-    def _batches(self, messages: list[Waiting]) -> Iterator[list[tuple[Waiting, Record, Codec]]]:
-        some: list[tuple[Waiting, Record, Codec]] = []
+    def _batches(self, messages: list[Waiting]) -> Iterator[list[Moving]]:
+        some: list[Moving] = []
         size = 0
         for each in messages:
-            record, codec = self._shelves.record(each.place, each.id)
-            some.append((each, record, codec))
-            size += len(record.value or b"") + len(record.key or b"")
+            shelved = self._shelves.take(each.place, each.id)
+            some.append((each, shelved))
+            size += len(shelved.content)
             if size >= MOVED_BYTES:
                 yield some
                 some, size = [], 0
         if some:
             yield some
 
-    def _move(self, some: list[tuple[Waiting, Record, Codec]]) -> None:
+    def _move(self, some: list[Moving]) -> None:
         now = self._now()
-        nexts = [schedule_of(record.headers).after(now) if each.is_recurring else None for each, record, _ in some]
+        nexts = [_next_at(shelved, now) if each.is_recurring else None for each, shelved in some]
         batch = moved_batch(
-            [(record, self._name(each.id), next_at) for (each, record, _), next_at in zip(some, nexts, strict=True)],
-            codec=some[0][2],
+            [(each.id, shelved, next_at) for (each, shelved), next_at in zip(some, nexts, strict=True)],
+            origin=self._origin,
+            codec=some[0][1].batch.codec,
             now=now,
             log_append_time=self._partition.config.log_append_time,
         )
         self._partition.append(batch, is_own=True)
-        self._apply(Moved([(each.id, next_at) for (each, _, _), next_at in zip(some, nexts, strict=True)]))
+        self._apply(Moved([(each.id, next_at) for (each, _), next_at in zip(some, nexts, strict=True)]))
         facts = self._shared.facts
         facts.delivered += len(some)
-        for each, _, _ in some:
+        for each, _ in some:
             facts.lateness.note((now - each.due) * _NS_PER_MS)
 
     # Orders
@@ -272,7 +322,7 @@ class PartitionDelays:
         return self._machine.first(count, after=after)
 
     def record_of(self, waiting: Waiting) -> Record:
-        return self._shelves.record(waiting.place, waiting.id)[0]
+        return self._shelves.take(waiting.place, waiting.id).record()
 
     def _find(self, id_: int) -> Waiting:
         self._require_loaded()
@@ -315,11 +365,11 @@ class PartitionDelays:
         return min(self._partition.high_watermark, place) if place is not None else self._partition.high_watermark
 
     def _carry(self, messages: list[Waiting]) -> tuple[Appended, int]:
-        found = [self._shelves.record(each.place, each.id) for each in messages]
-        records = [record for record, _ in found]
+        found = [self._shelves.take(each.place, each.id) for each in messages]
+        records = [each.record() for each in found]
         ids = array("q", [each.id for each in messages])
         dues = array("q", [-each.due if each.is_recurring else each.due for each in messages])
-        batch = carried_batch(records, ids, dues, codec=found[0][1], now=self._now())
+        batch = carried_batch(records, ids, dues, codec=found[0].batch.codec, now=self._now())
         appended = self._partition.append(batch, is_own=True)
         self._apply(Carried(appended.base_offset, ids, dues, memoryview(b"")))
         return appended, len(batch)
@@ -335,14 +385,19 @@ class PartitionDelays:
         if self.is_loaded:  # else it is read with the rest
             self._machine.apply(fact)
 
-    def _checkpoint_now_and_then(self) -> None:
-        """So that the next leader has little to read."""
+    def _write_checkpoint(self) -> bool:
+        """Now and then, so that the next leader has little to read; a part in a turn. Whether there is more."""
         rows_bytes = 24 * len(self._machine)
-        if self._log.appended_bytes < self._checkpoint_due:
-            return
-        self._checkpoint_due = self._log.appended_bytes + max(CHECKPOINT_BYTES, 20 * rows_bytes)
-        for batch in checkpoint_batches(*self._machine.rows(), now=self._now()):
-            self._partition.append(batch, is_own=True)
+        if self._log.appended_bytes >= self._checkpoint_due:
+            self._checkpoint_due = self._log.appended_bytes + max(CHECKPOINT_BYTES, 20 * rows_bytes)
+            self._checkpoint = self._machine.checkpoint()
+        part = next(self._checkpoint, None)
+        if part is None:
+            return False
+        rest, self._checkpoint = self._checkpoint, iter(())  # one that lacks a part is worth nothing
+        self._partition.append(checkpoint_batch(part, now=self._now()), is_own=True)
+        self._checkpoint = rest
+        return part.part < part.parts - 1
 
     async def _load(self) -> None:
         while not self.is_loaded:
@@ -370,7 +425,7 @@ class PartitionDelays:
                 at = part.next_offset
                 scanned += len(part.data)
                 await asyncio.sleep(0)
-            if self._machine.wind(self._now()) and at == self._log.next_offset:
+            if self._machine.wind(self._now(), work_max=WINDS_PER_TURN) and at == self._log.next_offset:
                 break
             await asyncio.sleep(0)
         self._checkpoint_due = self._log.appended_bytes + max(0, CHECKPOINT_BYTES - scanned)
@@ -379,21 +434,23 @@ class PartitionDelays:
     async def _last_checkpoint(self) -> Offset:
         """Where the last one begins that is whole; the log's start where there is none."""
         seen = 0
+        parts: list[PlacedPart] = []
         for segment in reversed(list(self._log.segments)):
-            found = begin = None
             content, position = segment.content(), 0
+            here: list[PlacedPart] = []
             while position < len(content):
                 length, attributes = _LENGTH_AND_ATTRIBUTES.unpack_from(content, position)
-                if attributes & CONTROL:
+                if attributes & CONTROL and may_be_checkpoint(content, position):
                     header = parse_header(content, position)
                     fact = fact_of(content, position, header)
                     if isinstance(fact, CheckpointPart):
-                        begin = header.base_offset if fact.part == 0 else begin
-                        found = begin if fact.part == fact.parts - 1 and begin is not None else found
+                        here.append((header.base_offset, fact.part, fact.parts))
                 position += length + LENGTH_END
                 seen += 1
                 if seen % HEADERS_PER_TURN == 0:
                     await asyncio.sleep(0)
+            parts = here + parts  # a checkpoint may reach over segments
+            found = last_whole(parts)
             if found is not None and found >= self._log.start_offset:
                 return found
         return self._log.start_offset
@@ -401,42 +458,10 @@ class PartitionDelays:
     # Names
 
     def _name(self, id_: int) -> str:
-        at = self._partition.at
-        return f"{at.topic}/{at.partition}/{id_}"
+        return f"{self._origin.decode()}{id_}"
 
     def _now(self) -> int:
         return self._shared.clock.wall_ms()
-
-
-class Shelves:
-    """Where records are in the control batches that were asked for last."""
-
-    def __init__(self, partition: Partition) -> None:
-        self._partition = partition
-        self._by_place: OrderedDict[Offset, Shelf] = OrderedDict()
-        self._size_bytes = 0
-
-    def record(self, place: Offset, id_: int) -> tuple[Record, Codec]:
-        """And how its batch was compressed."""
-        shelf = self._by_place.get(place)
-        data = memoryview(b"")
-        if shelf is None or shelf.needs_control:
-            data = self._partition.log.read(place, bytes_max=1).data
-        if shelf is None:
-            shelf = self._put_up(place, data)
-        else:
-            self._by_place.move_to_end(place)
-        return shelf.record(id_, data), shelf.codec
-
-    def _put_up(self, place: Offset, data: memoryview) -> Shelf:
-        header = parse_header(data)
-        fact = fact_of(data, 0, header)
-        assert isinstance(fact, Parked | Carried), f"no message is parked at {place} of {self._partition.at}"
-        shelf = self._by_place[place] = Shelf(header, fact, inflated_bytes_max=INFLATED_BYTES_MAX)
-        self._size_bytes += shelf.size_bytes
-        while self._size_bytes > SHELVES_BYTES_MAX and len(self._by_place) > 1:
-            self._size_bytes -= self._by_place.popitem(last=False)[1].size_bytes
-        return shelf
 
 
 class DelayKeeper:

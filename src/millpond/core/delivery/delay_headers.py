@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from millpond.core.delivery.cron import Schedule
 from millpond.model.errors import InvalidRecord
 from millpond.model.limits import HEADERS_PER_RECORD_MAX
-from millpond.protocol.records import Headers, Record
+from millpond.protocol.records import Headers, Record, kernel
 
 DELAY: Final = "millpond-delay-ms"
 DELIVER_AT: Final = "millpond-deliver-at"
@@ -32,6 +32,9 @@ MARKS: Final = (b"millpond-d", b"millpond-c")
 ASKING: Final = frozenset({DELAY, DELIVER_AT, CRON})
 """A record has one of them at most."""
 TOLD: Final = frozenset({MESSAGE_ID, SENT_AT, NEXT_AT})
+_ID_NAME: Final = kernel.sized(MESSAGE_ID.encode())
+_SENT_AT_NAME: Final = kernel.sized(SENT_AT.encode())
+_NEXT_AT_NAME: Final = kernel.sized(NEXT_AT.encode())
 _DIGITS_MAX: Final = 16
 _ADDED_MAX: Final = 3
 MOMENT_FIRST: Final = 1
@@ -67,11 +70,23 @@ def schedule_of(headers: Headers) -> Schedule:
     return next(Schedule.parse(_text(name, value)) for name, value in headers if name == CRON)
 
 
-def headers_told(headers: Headers, *, message_id: str, sent_at: int, next_at: int | None) -> Headers:
-    own = [(MESSAGE_ID, message_id.encode()), (SENT_AT, b"%d" % sent_at)]
-    if next_at is not None:
-        own.append((NEXT_AT, b"%d" % next_at))
-    return (*(each for each in headers if each[0] not in TOLD), *own)
+def is_any_told(headers: bytes) -> bool:
+    """Whether a record that was sent may hold any header that is the broker's own, by the bytes of all of them."""
+    return _ID_NAME in headers or _SENT_AT_NAME in headers or _NEXT_AT_NAME in headers
+
+
+def headers_untold(headers: Headers) -> tuple[int, bytes]:
+    """Without those that are the broker's own: how many, and their bytes."""
+    left = tuple(each for each in headers if each[0] not in TOLD)
+    return len(left), kernel.encode_header_list(left)
+
+
+def headers_told(message_id: bytes, sent_at: int, next_at: int | None) -> tuple[int, bytes]:
+    """The broker's own: how many, and their bytes."""
+    own = _ID_NAME + kernel.sized(message_id) + _SENT_AT_NAME + kernel.sized(b"%d" % sent_at)
+    if next_at is None:
+        return 2, own
+    return 3, own + _NEXT_AT_NAME + kernel.sized(b"%d" % next_at)
 
 
 def told(headers: Iterable[tuple[str, bytes | None]]) -> tuple[int, int | None]:

@@ -1,8 +1,7 @@
 """The delayed messages of one partition that are not delivered yet: when they are due, and where their records lie.
 
-A message is a row of three numbers: its id (the offset its producer was told), when it is due (negative for a schedule,
-0 once it is done with), and the offset of the control batch that holds its record. Rows are in order of ids, in arrays;
-together with its place on the wheel a message takes 40 bytes.
+A message is a row of three numbers (delay_rows.py): its id, which is the offset its producer was told, when it is due,
+and the offset of the control batch that holds its record. Together with its place on the wheel it takes 40 bytes.
 
 Invariant: the rows are what the facts of the log, applied one after another, come to; nothing else changes them. So a
 leader that restarts, or the next one, knows the same.
@@ -11,11 +10,11 @@ first, `wind` until it is done, and then `due`.
 """
 
 from array import array
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
-from itertools import compress
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Final, NamedTuple
 
+from millpond.core.delivery.delay_rows import DONE, Chunk, DelayRows, Place
 from millpond.core.delivery.parked_format import (
     Cancelled,
     Carried,
@@ -29,9 +28,10 @@ from millpond.core.delivery.parked_format import (
 from millpond.core.delivery.wheel import FIRST, Due, TimerWheel
 from millpond.model.ids import Offset
 
-DONE: Final = 0
-TIDY_MIN: Final = 1_000
-"""Fewer rows that are done with than this are not worth tidying."""
+CHUNKS_PER_PART: Final = 2
+"""In one part of a checkpoint: 200 kilobytes at most."""
+_ALL: Final = 1 << 63
+"""More than any id."""
 
 
 class Waiting(NamedTuple):
@@ -45,23 +45,30 @@ class Waiting(NamedTuple):
 
 class Delays:
     def __init__(self) -> None:
-        self._ids, self._dues, self._places = array("q"), array("q"), array("q")
-        self._count = 0
+        self._rows = DelayRows()
         self._wheel = TimerWheel()
-        self._wound = 0
-        """So many rows have their place on the wheel."""
+        self._wound_to = 0
+        """Rows with ids below this have their place on the wheel."""
         self._is_wound = False
         self._handed_out: set[int] = set()
         """Due, and on its way into the log."""
         self._parts: list[CheckpointPart] = []
+        """Of a checkpoint that is read."""
+        self._since_parts: list[Fact] | None = None
+        """What was said since its first part, where that was the first that was read at all."""
 
     def __len__(self) -> int:
         """How many wait."""
-        return self._count
+        return len(self._rows)
 
     # What the log says
 
     def apply(self, fact: Fact) -> None:
+        if isinstance(fact, CheckpointPart):
+            self._restore(fact)
+            return
+        if self._since_parts is not None:
+            self._since_parts.append(fact)
         match fact:
             case Parked(base_offset, dues):
                 self._add(base_offset, dues)
@@ -77,63 +84,59 @@ class Delays:
             case Moved(messages):
                 for id_, next_at in messages:
                     self._change(id_, DONE if next_at is None else -next_at)
-            case CheckpointPart():
-                self._restore(fact)
 
     def _add(self, base_offset: Offset, dues: Numbers) -> None:
-        self._ids.extend(range(base_offset, base_offset + len(dues)))
-        self._dues += dues
-        self._places.extend([base_offset] * len(dues))
-        self._count += len(dues)
+        ids = range(base_offset, base_offset + len(dues))
+        self._rows.extend(ids, dues, array("q", [base_offset]) * len(dues))
         if self._is_wound:
-            for id_, due in enumerate(dues, base_offset):
+            for id_, due in zip(ids, dues, strict=True):
                 self._wheel.insert(id_, abs(due))
-            self._wound = len(self._ids)
 
     def _carry(self, id_: int, due: int, place: Offset) -> None:
-        row = bisect_left(self._ids, id_)
-        if row < len(self._ids) and self._ids[row] == id_:
-            self._places[row] = place
-            return
-        assert not self._wound, f"message {id_} is carried, and was not among those that wait"
-        # Where it was parked is not in the log any more.
-        self._ids.insert(row, id_)
-        self._dues.insert(row, due)
-        self._places.insert(row, place)
-        self._count += 1
+        at = self._rows.find(id_)
+        if at is None:
+            assert not self._wound_to, f"message {id_} is carried, and was not among those that wait"
+            self._rows.insert(id_, due, place)  # where it was parked is not in the log any more
+        else:
+            chunk, row = at
+            chunk.places[row] = place
 
     def _change(self, id_: int, due: int) -> None:
-        row = self._row(id_)
-        if row is None:
+        at = self._rows.find(id_)
+        if at is None:
             return
+        chunk, row = at
         if id_ in self._handed_out:
             self._handed_out.remove(id_)
-        elif row < self._wound:
-            self._wheel.cancel(id_, abs(self._dues[row]))
-        self._dues[row] = due
+        elif id_ < self._wound_to:
+            self._wheel.cancel(id_, abs(chunk.dues[row]))
         if due == DONE:
-            self._count -= 1
-            self._tidy()
-        elif row < self._wound:
+            self._rows.finish(at)
+            return
+        chunk.dues[row] = due
+        if id_ < self._wound_to:
             self._wheel.insert(id_, abs(due))
 
     def _restore(self, fact: CheckpointPart) -> None:
-        """Counts only where all parts follow one another; and then it says all there is to know."""
+        """Counts only where all parts are there; and then it says all that was to know at its first part. Other facts
+        may lie between the parts."""
+        if not fact.part:
+            self._parts, self._since_parts = [], None
+            if not self._rows and not self._wound_to:  # else what it says is known already
+                self._since_parts = []
         if fact.part != len(self._parts):
-            self._parts = []
-            if fact.part:
-                return
+            return
         self._parts.append(fact)
         if len(self._parts) < fact.parts:
             return
-        parts, self._parts = self._parts, []
-        if self._is_wound or len(self._ids):  # it was here when it was written, and is what is here
+        parts, since, self._parts, self._since_parts = self._parts, self._since_parts, [], None
+        if since is None or self._wound_to:
             return
+        self._rows = DelayRows()
         for part in parts:
-            self._ids += part.ids
-            self._dues += part.dues
-            self._places += part.places
-        self._count = len(self._ids)
+            self._rows.extend(part.ids, part.dues, part.places)
+        for each in since:
+            self.apply(each)
 
     # Time
 
@@ -142,14 +145,17 @@ class Delays:
         before."""
         if self._is_wound:
             return True
-        if not self._wound:
+        if not self._wound_to:
             self._wheel = TimerWheel(now=now)
-        end = min(self._wound + work_max, len(self._ids))
-        for row in range(self._wound, end):
-            if self._dues[row] != DONE:
-                self._wheel.insert(self._ids[row], abs(self._dues[row]))
-        self._wound = end
-        self._is_wound = end == len(self._ids)
+        self._is_wound = True
+        for number, (id_, due, _) in enumerate(self._rows.live_from(self._wound_to)):
+            if number == work_max:
+                self._is_wound = False
+                break
+            self._wheel.insert(id_, abs(due))
+            self._wound_to = id_ + 1
+        if self._is_wound:
+            self._wound_to, self._since_parts = _ALL, None
         return self._is_wound
 
     def next_at(self) -> int | None:
@@ -163,7 +169,7 @@ class Delays:
     def due(self, now: int, *, count_max: int) -> list[Waiting]:
         """The next messages that are due, each handed out once: what is not appended then is to be `put_back`."""
         assert self._is_wound, "nothing is due before the rows are wound"
-        found = [self._waiting(each) for each in self._wheel.advance(now, work_max=count_max)]
+        found = [self._waiting(each.key) for each in self._wheel.advance(now, work_max=count_max)]
         self._handed_out.update(each.id for each in found)
         return found
 
@@ -176,59 +182,62 @@ class Delays:
     # Questions
 
     def find(self, id_: int) -> Waiting | None:
-        row = self._row(id_)
-        return None if row is None else self._read(row)
+        at = self._rows.find(id_)
+        return None if at is None else _read(at)
 
     def first(self, count: int, *, after: Due = FIRST) -> list[Waiting]:
         """The next that come due, in order."""
-        return [self._waiting(each) for each in self._wheel.first(count, after=after)]
+        return [self._waiting(each.key) for each in self._wheel.first(count, after=after)]
+
+    def places_between(self, begin: int, end: int) -> list[Offset]:
+        """Where the records lie of what is due from one moment on and before another; each place once."""
+        found = (self._rows.find(id_) for id_ in self._wheel.between(begin, end))
+        return list(dict.fromkeys(Offset(chunk.places[row]) for chunk, row in filter(None, found)))
 
     def placed_before(self, offset: Offset, *, after: int, count_max: int) -> list[Waiting]:
         """Messages whose records lie in control batches before an offset: the next ones behind an id."""
-        found: list[Waiting] = []
-        for row in range(bisect_right(self._ids, after), len(self._ids)):
-            id_, place = self._ids[row], self._places[row]
+        return list(islice(self._placed_before(offset, after + 1), count_max))
+
+    def _placed_before(self, offset: Offset, first: int) -> Iterator[Waiting]:
+        for id_, due, place in self._rows.live_from(first):
             if offset <= place <= id_:
-                break  # it lies where it was parked, and so do those behind it, or further on
-            if place < offset and self._dues[row] != DONE:
-                found.append(self._read(row))
-                if len(found) == count_max:
-                    break
-        return found
+                return  # it lies where it was parked, and so do those behind it, or further on
+            if place < offset:
+                yield Waiting(id_, abs(due), due < 0, Offset(place))
 
     def first_place(self) -> Offset | None:
         """The oldest control batch that is still needed."""
-        place = min(compress(self._places, self._dues), default=None)
-        return None if place is None else Offset(place)
+        least: int | None = None
+        for id_, _, place in self._rows.live_from(0):
+            least = place if least is None else min(least, place)
+            if place <= id_:
+                break  # it lies where it was parked: nothing behind it lies before it
+        return None if least is None else Offset(least)
 
-    def rows(self) -> tuple[Numbers, Numbers, Numbers]:
-        """Ids, dues and places of all that wait: what a checkpoint keeps."""
-        dues = self._dues
-        return (
-            array("q", compress(self._ids, dues)),
-            array("q", filter(None, dues)),
-            array("q", compress(self._places, dues)),
-        )
+    def checkpoint(self) -> Iterator[CheckpointPart]:
+        """All that wait now, whatever is applied before the last part is asked for."""
+        return _parts(self._rows.copies())
 
     # Within
 
-    def _row(self, id_: int) -> int | None:
-        row = bisect_left(self._ids, id_)
-        if row == len(self._ids) or self._ids[row] != id_ or self._dues[row] == DONE:
-            return None
-        return row
+    def _waiting(self, id_: int) -> Waiting:
+        at = self._rows.find(id_)
+        assert at is not None, f"message {id_} is on the wheel, and not among those that wait"
+        return _read(at)
 
-    def _read(self, row: int) -> Waiting:
-        due = self._dues[row]
-        return Waiting(self._ids[row], abs(due), due < 0, Offset(self._places[row]))
 
-    def _waiting(self, due: Due) -> Waiting:
-        row = self._row(due.key)
-        assert row is not None, f"message {due.key} is on the wheel, and not among those that wait"
-        return self._read(row)
+def _read(at: Place) -> Waiting:
+    chunk, row = at
+    due = chunk.dues[row]
+    return Waiting(chunk.ids[row], abs(due), due < 0, Offset(chunk.places[row]))
 
-    def _tidy(self) -> None:
-        """Lets go of rows that are done with, when they are more than the others."""
-        if self._is_wound and len(self._ids) - self._count > max(TIDY_MIN, self._count):
-            self._ids, self._dues, self._places = self.rows()
-            self._wound = len(self._ids)
+
+def _parts(chunks: list[Chunk]) -> Iterator[CheckpointPart]:
+    """At least one, also of nothing."""
+    starts = range(0, max(1, len(chunks)), CHUNKS_PER_PART)
+    for part, start in enumerate(starts):
+        ids, dues, places = array("q"), array("q"), array("q")
+        for chunk in chunks[start : start + CHUNKS_PER_PART]:
+            for column, more in zip((ids, dues, places), chunk.columns(), strict=True):
+                column += more
+        yield CheckpointPart(part, len(starts), ids, dues, places)

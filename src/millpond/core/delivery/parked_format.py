@@ -15,7 +15,8 @@ All big-endian. An id is the offset that the producer was told. A due moment is 
 a schedule that goes on. A place is the offset of the control batch that holds the record now.
 
 A parked batch covers as many offsets as it has records, and keeps its producer's id, epoch and sequence: so a batch
-that is sent again is known again. The others cover one offset.
+that is sent again is known again. The others cover one offset. A checkpoint says what waited at its first part; other
+batches may lie between its parts, so that nobody waits for it.
 
 A batch of messages that came due is like any other, but for attribute bit 14, which no client may set, and headers that
 say which messages they are (delay_headers.py).
@@ -29,12 +30,12 @@ from array import array
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
-from millpond.core.delivery.delay_headers import headers_told, told
+from millpond.core.delivery.delay_headers import headers_told, headers_untold, is_any_told, told
 from millpond.model.errors import InvalidRecord
 from millpond.model.ids import NO_EPOCH, NO_PRODUCER, Offset, ProducerEpoch, TimestampMs
 from millpond.model.ids import Sequence as SequenceNumber
 from millpond.model.ports import Buffer
-from millpond.protocol.compression import Codec, decompress
+from millpond.protocol.compression import Codec
 from millpond.protocol.records import (
     HEADER_BYTES,
     BatchHeader,
@@ -50,17 +51,13 @@ from millpond.protocol.records.header import CONTROL, LOG_APPEND_TIME, MAGIC, MO
 
 PARKED, CARRIED, CANCELLED, RESCHEDULED, CHECKPOINT = 19713, 19714, 19715, 19716, 19717
 FORMAT: Final = 1
-CHECKPOINT_ROWS_MAX: Final = 40_000
-"""In one control batch: a megabyte."""
-
-_AFTER_VALUE: Final = 1
-"""Behind the value of a control record: that it has no headers."""
-_SHELF_BYTES: Final = 400
-"""More or less, of a shelf without its records."""
 
 Numbers: TypeAlias = "array[int]"
 
 _KEY: Final = struct.Struct("!hh")
+_CHECKPOINT_KEY: Final = kernel.sized(_KEY.pack(0, CHECKPOINT))
+_KEY_WITHIN_BYTES: Final = 16
+"""Of a control batch's record: what stands before the key is small numbers, but for the record's length."""
 _PARKED: Final = struct.Struct("!Bqi")
 _COUNTED: Final = struct.Struct("!Bi")
 _CHECKPOINT: Final = struct.Struct("!Biii")
@@ -103,6 +100,27 @@ class Moved(NamedTuple):
     messages: list[tuple[int, int | None]]
 
 
+class Shelved(NamedTuple):
+    """One record as its producer sent it, in bytes, and the header of the batch it came in."""
+
+    content: bytes
+    batch: BatchHeader
+
+    def sent_at(self, timestamp_delta: int) -> int:
+        header = self.batch
+        return header.max_timestamp if header.is_log_append_time else header.base_timestamp + timestamp_delta
+
+    def record(self) -> Record:
+        header = self.batch
+        return kernel.decode_one(
+            self.content,
+            0,
+            base_offset=header.base_offset,
+            base_timestamp=header.base_timestamp,
+            append_time=header.max_timestamp if header.is_log_append_time else None,
+        )
+
+
 Fact = Parked | Carried | Cancelled | Rescheduled | CheckpointPart | Moved
 
 
@@ -133,36 +151,27 @@ def rescheduled_batch(ids: Sequence[int], dues: Sequence[int], *, now: int) -> b
     return _control(RESCHEDULED, _COUNTED.pack(FORMAT, len(ids)) + _columns(ids, dues), now=now)
 
 
-def checkpoint_batches(ids: Numbers, dues: Numbers, places: Numbers, *, now: int) -> list[bytes]:
-    """At least one, also of nothing."""
-    starts = range(0, max(1, len(ids)), CHECKPOINT_ROWS_MAX)
-    batches = []
-    for part, start in enumerate(starts):
-        rows = slice(start, start + CHECKPOINT_ROWS_MAX)
-        head = _CHECKPOINT.pack(FORMAT, part, len(starts), len(ids[rows]))
-        batches.append(_control(CHECKPOINT, head + _columns(ids[rows], dues[rows], places[rows]), now=now))
-    return batches
+def checkpoint_batch(part: CheckpointPart, *, now: int) -> bytes:
+    head = _CHECKPOINT.pack(FORMAT, part.part, part.parts, len(part.ids))
+    return _control(CHECKPOINT, head + _columns(part.ids, part.dues, part.places), now=now)
 
 
 def moved_batch(
-    messages: Sequence[tuple[Record, str, int | None]], *, codec: Codec, now: int, log_append_time: bool
+    messages: Sequence[tuple[int, Shelved, int | None]], *, origin: bytes, codec: Codec, now: int, log_append_time: bool
 ) -> bytes:
-    """Records with their ids, and when they come next. Their time is now: a record's age in a log begins when it can be
-    read, or retention would take it before anybody could."""
-    stamp = TimestampMs(now)
-    records = [
-        NewRecord(
-            record.value,
-            record.key,
-            stamp,
-            headers_told(record.headers, message_id=message_id, sent_at=record.timestamp, next_at=next_at),
-        )
-        for record, message_id, next_at in messages
-    ]
+    """Ids, records, and when they come next; `origin` is an id's topic and partition. Their time is now: a record's age
+    in a log begins when it can be read, or retention would take it before anybody could.
+
+    Keys, values and headers are laid into it as they are: nothing of them is decoded."""
+    records = []
+    for delta, (id_, shelved, next_at) in enumerate(messages):
+        timestamp_delta, body, count, headers = kernel.split_record(shelved.content)
+        if is_any_told(headers):
+            count, headers = headers_untold(shelved.record().headers)
+        own_count, own = headers_told(b"%b%d" % (origin, id_), shelved.sent_at(timestamp_delta), next_at)
+        records.append(kernel.join_record(delta, body, count + own_count, headers + own))
     attributes = MOVED | (LOG_APPEND_TIME if log_append_time else 0)
-    return seal(
-        kernel.encode_new(records, base_timestamp=stamp), codec, _header(len(records), attributes=attributes, now=now)
-    )
+    return seal(b"".join(records), codec, _header(len(records), attributes=attributes, now=now))
 
 
 def _control(kind: int, value: bytes, *, now: int, of: BatchHeader | None = None) -> bytes:
@@ -238,56 +247,27 @@ def is_of_delays(attributes: int) -> bool:
     return attributes & (CONTROL | MOVED) != 0
 
 
-class Shelf:
-    """Where the records of one control batch are, so that each is decoded when it is asked for, and no other.
+PlacedPart = tuple[Offset, int, int]
+"""A part of a checkpoint: its offset, its number, and how many there are."""
 
-    Of a batch that is not compressed four bytes a record are kept, and the log is read again for each; what is
-    compressed is kept inflated.
-    """
 
-    __slots__ = ("_begin", "_header", "_ids", "_inflated", "_starts", "codec")
+def may_be_checkpoint(buffer: Buffer, position: int) -> bool:
+    """Whether a control batch is a part of a checkpoint; a few others may pass for one."""
+    begin = position + HEADER_BYTES
+    return _CHECKPOINT_KEY in bytes(buffer[begin : begin + _KEY_WITHIN_BYTES])
 
-    def __init__(self, control: BatchHeader, fact: Parked | Carried, *, inflated_bytes_max: int) -> None:
-        header = parse_header(fact.batch)
-        content, self.codec = fact.batch[HEADER_BYTES : header.size], header.codec
-        self._header = header
-        self._begin = control.size - _AFTER_VALUE - len(fact.batch) + HEADER_BYTES
-        """Of the records within the control batch: the producer's batch is the last thing in it."""
-        self._inflated: bytes | None = None
-        if self.codec is not Codec.NONE:
-            self._inflated = decompress(self.codec, content, bytes_max=inflated_bytes_max)
-        inflated = bytes(content) if self._inflated is None else self._inflated
-        self._starts = kernel.record_starts(inflated, header.record_count)
-        self._ids: Sequence[int]
-        match fact:
-            case Carried():
-                self._ids = fact.ids.tolist()
-            case Parked(base_offset):
-                self._ids = range(base_offset, base_offset + header.record_count)
 
-    @property
-    def size_bytes(self) -> int:
-        return _SHELF_BYTES + len(self._inflated or b"") + 4 * len(self._starts)
-
-    @property
-    def needs_control(self) -> bool:
-        return self._inflated is None
-
-    def record(self, id_: int, control: memoryview) -> Record:
-        """`control` is the batch as it lies in the log, where that is needed."""
-        number, header = self._ids.index(id_), self._header
-        first, end = self._starts[number], self._starts[number + 1]
-        if self._inflated is None:
-            content = bytes(control[self._begin + first : self._begin + end])
-        else:
-            content = self._inflated[first:end]
-        return kernel.decode_one(
-            content,
-            0,
-            base_offset=header.base_offset,
-            base_timestamp=header.base_timestamp,
-            append_time=header.max_timestamp if header.is_log_append_time else None,
-        )
+def last_whole(parts: Iterable[PlacedPart]) -> Offset | None:
+    """Where the last checkpoint begins of which all parts are there, one after another."""
+    found: Offset | None = None
+    begin, expected = Offset(0), -1
+    for offset, part, count in parts:
+        if part == 0:
+            begin, expected = offset, 0
+        expected = expected + 1 if part == expected else -1
+        if expected == count:
+            found = begin
+    return found
 
 
 def _columns(*columns: Sequence[int]) -> bytes:

@@ -71,10 +71,27 @@ class _Slot:
             count += parts[0].prepare(level - 1, work_max - count)
         return count
 
+    def between(self, begin: int, end: int, *, starts: int, level: int) -> Iterator[int]:
+        """Keys of moments from `begin` on and before `end`. The slot's own first moment is `starts`."""
+        for at, key in zip(self.moments, self.keys, strict=True):
+            if begin <= at < end:
+                yield key
+        if self.parts:
+            yield from _between(self.parts, begin, end, starts=starts, level=level - 1)
+
     def dues(self) -> Iterator[Due]:
         yield from map(Due, self.moments, self.keys)
         for part in self.parts.values():
             yield from part.dues()
+
+
+def _between(slots: dict[int, _Slot], begin: int, end: int, *, starts: int, level: int) -> Iterator[int]:
+    """The same of slots of one level, of which the first would begin at `starts`."""
+    shift = DIGIT_BITS * level
+    for digit, slot in slots.items():
+        at = starts + (digit << shift)
+        if at < end and at + (1 << shift) > begin:
+            yield from slot.between(begin, end, starts=at, level=level)
 
 
 class TimerWheel:
@@ -168,6 +185,13 @@ class TimerWheel:
             if len(found) >= count:
                 break
         return found
+
+    def between(self, begin: int, end: int) -> Iterator[int]:
+        """Keys, in no order, of what lies ahead and is due from one moment on and before another; cancelled ones too.
+        Looks into no slots but those that hold such moments."""
+        for level, slots in enumerate(self._levels):
+            above = DIGIT_BITS * (level + 1)
+            yield from _between(slots, begin, end, starts=self._now >> above << above, level=level)
 
     def __iter__(self) -> Iterator[Due]:
         """All that is here and not cancelled, in no order."""

@@ -26,7 +26,7 @@ functions. They are written for speed first, which is why they repeat themselves
 from array import array
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from millpond.model.errors import InvalidRecord, MalformedBatch
 from millpond.model.ids import Offset, TimestampMs
@@ -125,7 +125,7 @@ def _encode(rows: Sequence[tuple[int, int, bytes | None, bytes | None, Headers]]
         head = b"\x00%b%b%b" % (
             table[timestamp_delta] if 0 <= timestamp_delta < small else _varint(timestamp_delta),
             table[offset_delta] if 0 <= offset_delta < small else _varint(offset_delta),
-            _NO_BYTES if key is None else _sized(key),
+            _NO_BYTES if key is None else sized(key),
         )
         if value is None:
             size, value = _NO_BYTES, b""
@@ -138,20 +138,26 @@ def _encode(rows: Sequence[tuple[int, int, bytes | None, bytes | None, Headers]]
     return b"".join(out)
 
 
-def _sized(data: bytes) -> bytes:
+def sized(data: bytes) -> bytes:
+    """Its length before it, as a header's name and value have it."""
     return _varint(len(data)) + data
 
 
 def _encode_headers(headers: Headers) -> bytes:
     if len(headers) > HEADERS_PER_RECORD_MAX:
         raise InvalidRecord(f"a record has {len(headers)} headers; at most {HEADERS_PER_RECORD_MAX} are taken")
-    out = [_varint(len(headers))]
+    return _varint(len(headers)) + encode_header_list(headers)
+
+
+def encode_header_list(headers: Headers) -> bytes:
+    """Without their number."""
+    out: list[bytes] = []
     for name, value in headers:
         try:
-            out.append(_sized(name.encode("utf-8", "surrogateescape")))
+            out.append(sized(name.encode("utf-8", "surrogateescape")))
         except UnicodeEncodeError as error:
             raise InvalidRecord(f"the header name {name!r} has no bytes: {error.reason}") from None
-        out.append(_NO_BYTES if value is None else _sized(value))
+        out.append(_NO_BYTES if value is None else sized(value))
     return b"".join(out)
 
 
@@ -199,6 +205,9 @@ def record_starts(data: bytes, count: int) -> "array[int]":
     for _ in range(count):
         if (raw := data[position]) < 0x80:
             position += 1
+        elif (second := data[position + 1]) < 0x80:
+            raw = raw & 0x7F | second << 7
+            position += 2
         else:
             raw, position = _read_raw(data, position, _VARINT_BITS)
         position += raw >> 1
@@ -214,6 +223,36 @@ def decode_one(
     _decode_rows(rows, data, position, 1, base_offset, base_timestamp)
     offset, timestamp, key, value, headers = rows[0]
     return Record(offset, timestamp if append_time is None else append_time, key, value, headers)
+
+
+class Split(NamedTuple):
+    """A record's bytes, taken apart where another place, time or header would come in."""
+
+    timestamp_delta: int
+    body: bytes
+    """Key and value, each with its length."""
+    header_count: int
+    headers: bytes
+
+
+def split_record(data: bytes) -> Split:
+    """One record, of data that were decoded before."""
+    _, position = _read_raw(data, 0, _VARINT_BITS)
+    raw, position = _read_raw(data, position + 1, _VARLONG_BITS)  # past the attributes
+    while data[position] >= 0x80:  # the offset's delta
+        position += 1
+    begin = position + 1
+    key, position = _read_raw(data, begin, _VARINT_BITS)
+    value, position = _read_raw(data, position if key == _NO_BYTES_RAW else position + (key >> 1), _VARINT_BITS)
+    end = position if value == _NO_BYTES_RAW else position + (value >> 1)
+    count, position = _read_raw(data, end, _VARINT_BITS)
+    return Split(raw >> 1 ^ -(raw & 1), data[begin:end], count >> 1, data[position:])
+
+
+def join_record(offset_delta: int, body: bytes, header_count: int, headers: bytes) -> bytes:
+    """What `split_record` took apart, in another place, at its batch's base timestamp."""
+    rest = b"\x00\x00%b%b%b%b" % (_varint(offset_delta), body, _varint(header_count), headers)
+    return _varint(len(rest)) + rest
 
 
 class _Decoder:
