@@ -60,7 +60,12 @@ class KernelSyncs:
         count = _syscall(self._get_events, self._context, 0, UNDER_WAY_MAX, self._events, _AT_ONCE)
         for position in range(0, count * _EVENT.size, _EVENT.size):
             number, _, result, _ = _EVENT.unpack_from(self._events, position)
-            self._ended.pop(number)(OSError(-result, os.strerror(-result)) if result < 0 else None)
+            try:
+                self._ended.pop(number)(OSError(-result, os.strerror(-result)) if result < 0 else None)
+            except Exception as error:  # a bug of one log must not keep the others waiting for ever
+                self._loop.call_exception_handler(
+                    {"message": "the end of a sync was not taken well", "exception": error}
+                )
 
     def close(self) -> None:
         """Waits for what is under way; nobody is told of it any more."""
