@@ -84,6 +84,8 @@ def compare(name: str, kafka: int, millpond: int, common: dict[int, int]) -> tup
     Kafka says that something is done a moment before all of it knows, so an answer may differ by chance. A scene where
     something differs that should not is played again; what does not differ every time is named, and not counted.
     """
+    labels: list[str] = []
+    differing: dict[str, tuple[str, str]] = {}
     unexplained: set[str] = set()
     for attempt in range(1, ATTEMPTS_MAX + 1):
         theirs, ours = (play(SCENES[name], port, common, names(f"{name} {attempt}")) for port in (kafka, millpond))
