@@ -1,16 +1,17 @@
 """A queue group on a partition of a real broker, on a simulated machine: what it hands out, and who is woken."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 import pytest
 
 from millpond.broker.drivers.partition import Partition
+from millpond.broker.drivers.queue_keeper import QueueKeeper
 from millpond.broker.drivers.queue_partition import QueuePartition, Want
 from millpond.broker.operations import share
 from millpond.core.delivery.headers import PRIORITY, TTL_MS
-from millpond.core.delivery.ledger import Change, Verdict
+from millpond.core.delivery.ledger import Change, Ledger, Verdict
 from millpond.core.delivery.sessions import PartitionId
 from millpond.core.delivery.states import Outcome
 from millpond.model.ids import Offset, TimestampMs
@@ -225,9 +226,9 @@ def test_a_take_is_as_large_as_it_may_be_and_no_larger() -> None:
 def test_what_many_do_at_the_same_time_is_kept_in_few_documents(monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[int] = []
 
-    def send(self: QueuePartition, changes: list[Change]) -> Coroutine[Any, Any, None]:
+    def send(self: QueueKeeper, ledger: Ledger, changes: list[Change]) -> None:
         sent.append(len(changes))
-        return original(self, changes)
+        original(self, ledger, changes)
 
     async def scenario(machine: Machine, partition: Partition) -> list[list[int]]:
         for _ in range(20):
@@ -236,8 +237,8 @@ def test_what_many_do_at_the_same_time_is_kept_in_few_documents(monkeypatch: pyt
         sent.clear()
         return await asyncio.gather(*(receive(queue, holder=f"{number}") for number in range(20)))
 
-    original = QueuePartition._send
-    monkeypatch.setattr(QueuePartition, "_send", send)
+    original = QueueKeeper._send
+    monkeypatch.setattr(QueueKeeper, "_send", send)
     taken = on_a_broker(scenario)
     assert {at for each in taken for at in each} == set(range(20))
     assert sum(sent) == 20

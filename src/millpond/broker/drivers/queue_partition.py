@@ -7,15 +7,17 @@ Driven by queues.py, and by a timer of its own.
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator
-from typing import Any, Final, NamedTuple, Protocol
+from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import partial
+from typing import Final, NamedTuple, Protocol
 
 from millpond.broker.drivers.partition import Partition
+from millpond.broker.drivers.queue_keeper import QueueKeeper, Then
 from millpond.broker.drivers.states import StateKey, States
-from millpond.core.delivery.encoding import decode, encode, encode_whole
+from millpond.core.delivery.encoding import decode
 from millpond.core.delivery.headers import NEITHER, Mentioned, is_expired, lane_of, mentioned
 from millpond.core.delivery.lanes import Offer
-from millpond.core.delivery.ledger import Change, Delivery, Ledger, Verdict
+from millpond.core.delivery.ledger import Delivery, Ledger, Verdict
 from millpond.core.delivery.runs import Run
 from millpond.core.delivery.settings import DeliverySettings
 from millpond.core.delivery.states import Doomed, Lane, Outcome
@@ -27,11 +29,6 @@ from millpond.model.ports import Clock, Rng
 from millpond.protocol.records import BatchHeader, Record, decode_batch, parse_header
 
 KIND: Final = "share"
-WHOLE_EVERY: Final = 100
-WHOLE_BYTES: Final = 64 * 1024
-"""A whole document is kept after so many changes, or so many bytes of them."""
-WHOLE_CHANGES: Final = 10_000
-"""Or instead of one that tells of so many: what is unfinished is bounded, and what has happened is not."""
 ADMITTED_BYTES_MAX: Final = MIB
 """Looked at in one go, in groups that look at each message."""
 READ_BYTES_A_MESSAGE: Final = 256
@@ -101,16 +98,11 @@ class QueuePartition:
         self._shared = shared
         self._key = StateKey(KIND, group, partition.topic_id, partition.at.partition)
         self._ledger = Ledger(settings, shared.rng, start=start)
-        self._since_whole = self._bytes_since_whole = 0
+        self._keeper = QueueKeeper(self._key, self.epoch, shared.states, on_failure=self._note_failure)
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
         """When it rings."""
         self._burying: asyncio.Task[None] | None = None
-        self._sending: asyncio.Task[None] | None = None
-        self._sent: list[asyncio.Future[None]] | None = None
-        """Who waits for the document that is under way; None while none is."""
-        self._unsent: list[asyncio.Future[None]] = []
-        """Who waits for the next."""
         self._waiting: dict[asyncio.Future[None], None] = {}
         self._wakes = 0
         self._decoded: OrderedDict[int, list[Record]] = OrderedDict()
@@ -128,7 +120,7 @@ class QueuePartition:
         documents = await self._shared.states.load(self._key, self.epoch)
         if documents:
             self._ledger = Ledger.restore(self.settings, self._shared.rng, decode(documents), now=self._now())
-        self._since_whole = WHOLE_EVERY  # so that the first document, also of a group that is new, is a whole one
+        self._keeper.ledger = self._ledger
         await self.keep(is_new=not documents)
         self._go_on()
 
@@ -136,7 +128,7 @@ class QueuePartition:
         """Whoever waits looks for it anew."""
         if self.failure is not None:
             return
-        self.failure = why
+        self.failure = self._keeper.failure = why
         if self._timer is not None:
             self._timer.cancel()
         if self._burying is not None:
@@ -313,12 +305,24 @@ class QueuePartition:
         reason: str = "",
     ) -> None:
         """All, or none: LeaseLost."""
+        self.say(verdicts, holder=holder, delay_ms=delay_ms, lock_ms=lock_ms, reason=reason)
+        await self.keep()
+
+    def say(
+        self,
+        verdicts: Collection[Verdict],
+        *,
+        holder: str,
+        delay_ms: int | None = None,
+        lock_ms: int | None = None,
+        reason: str = "",
+    ) -> None:
+        """The same; nobody may be told that it was heard before it is kept."""
         self._require_open()
         self._ledger.acknowledge(
             verdicts, holder=holder, now=self._now(), delay_ms=delay_ms, lock_ms=lock_ms, reason=reason
         )
         self._go_on()
-        await self.keep()
 
     async def settle(
         self,
@@ -358,67 +362,27 @@ class QueuePartition:
     # Keeping
 
     async def keep(self, *, is_new: bool = False) -> None:
-        """Returns when all that happened so far is kept, and was this broker's to decide.
-
-        One document is under way at a time, and what happens meanwhile goes with the next, whoever did it. What one
-        caller did may have gone with the document of another; so who has nothing to send waits for that.
-        """
-        if self.failure is not None:
-            raise self.failure
-        waiting = self._sent
-        if is_new or self._ledger.has_changes or (waiting is None and self._unsent):
-            waiting = self._unsent
-        if waiting is not None:
-            loop = asyncio.get_running_loop()
-            # Its own: a caller that hangs up takes nothing back, since others depend on the same document.
-            waiter = loop.create_future()
-            waiting.append(waiter)
-            if self._sending is None:
-                self._sending = loop.create_task(self._send_all())
+        """Returns when all that happened so far is kept, and was this broker's to decide."""
+        # Its own: a caller that hangs up takes nothing back, since others depend on the same document.
+        waiter = asyncio.get_running_loop().create_future()
+        if self.after_kept(partial(_settle, waiter), is_new=is_new):
             await waiter
         self.partition.require_leader()
 
-    async def _send_all(self) -> None:
-        while self._unsent:
-            sent, self._sent, self._unsent = self._unsent, self._unsent, []
-            failure: Exception | None = self.failure
-            try:
-                if failure is None:
-                    await self._send(self._ledger.take_changes())
-            except Exception as error:  # whatever it was, nobody is left waiting for ever
-                failure = error
-                self.end(CoordinatorUnavailable(f"{self._key} could not be kept; ask again"))
-            self._sent = None
-            for waiter in sent:
-                if waiter.done():
-                    continue
-                if failure is None:
-                    waiter.set_result(None)
-                else:
-                    waiter.set_exception(failure)
-        self._sending = None
+    def after_kept(self, then: Then, *, is_new: bool = False) -> bool:
+        """The same for who needs no future; False, and no call, where it is so now. The leader may be another then."""
+        if self.failure is not None:
+            raise self.failure
+        return self._keeper.after_kept(then, is_new=is_new)
 
-    def _send(self, changes: list[Change]) -> Coroutine[Any, Any, None]:
-        """It is encoded at once, and awaited later."""
-        ledger = self._ledger
-        is_whole = (
-            self._since_whole >= WHOLE_EVERY or self._bytes_since_whole >= WHOLE_BYTES or len(changes) >= WHOLE_CHANGES
-        )
-        document = encode_whole(ledger) if is_whole else encode(ledger, changes)
-        self._since_whole = 0 if is_whole else self._since_whole + 1
-        self._bytes_since_whole = 0 if is_whole else self._bytes_since_whole + len(document)
-        return self._wait_kept(self._shared.states.keep(self._key, self.epoch, document, whole=is_whole))
-
-    async def _wait_kept(self, sent: Coroutine[Any, Any, None]) -> None:
-        try:
-            await sent
-        except FencedState as error:
-            gone = NotLeader(f"{self.partition.at} has another leader, who has the queue by now; ask for metadata")
-            self.end(gone)
-            raise gone from error
-        except MillpondError as error:
+    def _note_failure(self, error: Exception) -> Exception:
+        if isinstance(error, FencedState):
+            error = NotLeader(f"{self.partition.at} has another leader, who has the queue by now; ask for metadata")
+        if isinstance(error, MillpondError):
             self.end(error)
-            raise
+        else:
+            self.end(CoordinatorUnavailable(f"{self._key} could not be kept; ask again"))
+        return error
 
     def _require_open(self) -> None:
         if self.failure is not None:
@@ -511,6 +475,15 @@ class QueuePartition:
 
     def _now(self) -> Instant:
         return Instant(self._shared.clock.monotonic_ms(), self._shared.clock.wall_ms())
+
+
+def _settle(waiter: "asyncio.Future[None]", failure: Exception | None) -> None:
+    if waiter.done():
+        return
+    if failure is None:
+        waiter.set_result(None)
+    else:
+        waiter.set_exception(failure)
 
 
 def parked_runs(partition: Partition, first: int, end: int) -> Iterator[tuple[int, int]]:
