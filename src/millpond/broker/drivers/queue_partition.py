@@ -103,7 +103,9 @@ class QueuePartition:
         self._timer_ms = 0
         """When it rings."""
         self._burying: asyncio.Task[None] | None = None
-        self._waiting: dict[asyncio.Future[None], None] = {}
+        self._takers: dict[asyncio.Future[None], int] = {}
+        """Who waits to take, the longest first, and `_wakes` when each last looked, which never falls along them."""
+        self._watchers: dict[asyncio.Future[None], None] = {}
         self._wakes = 0
         self._decoded: OrderedDict[int, list[Record]] = OrderedDict()
         self._mentions: OrderedDict[int, Mentioned] = OrderedDict()
@@ -122,6 +124,7 @@ class QueuePartition:
             self._ledger = Ledger.restore(self.settings, self._shared.rng, decode(documents), now=self._now())
         self._keeper.ledger = self._ledger
         await self.keep(is_new=not documents)
+        self.partition.listeners.append(self._on_partition)
         self._go_on()
 
     def end(self, why: MillpondError) -> None:
@@ -133,7 +136,9 @@ class QueuePartition:
             self._timer.cancel()
         if self._burying is not None:
             self._burying.cancel()
-        self._wake()
+        if self._on_partition in self.partition.listeners:
+            self.partition.listeners.remove(self._on_partition)
+        self._wake_all()
 
     def oldest_ms(self) -> int:
         """How long ago the first message was written that is not done with; 0 where there is none."""
@@ -184,8 +189,8 @@ class QueuePartition:
             count, size = self._take_offer(offer, want, taken, now, count_left, bytes_left)
             count_left -= count
             bytes_left -= size
-        # Not whenever something is left: those who may not have it would wake one another for ever.
-        self._go_on(wakes=has_more or bool(taken.deliveries))
+        self._go_on(wakes=has_more)
+        self.pass_on()
         return taken
 
     def _take_offer(
@@ -395,7 +400,7 @@ class QueuePartition:
         """After anything that may have changed what comes next."""
         if self.failure is not None:
             return
-        if wakes and (self._ledger.ready or self._ledger.frontier < self.partition.high_watermark):
+        if wakes and self._has_some:
             self._wake()
         if self._ledger.doomed_count and self._burying is None:
             self._burying = asyncio.get_running_loop().create_task(self._bury())
@@ -452,26 +457,59 @@ class QueuePartition:
 
     # Waiting
 
-    def add_waiter(self, waiter: "asyncio.Future[None]") -> None:
-        """Its result is set when there may be messages, or this is over."""
-        self._waiting[waiter] = None
-        self.partition.add_waiter(waiter)
+    def add_waiter(self, waiter: "asyncio.Future[None]", *, takes: bool) -> None:
+        """Its result is set when there may be messages, or this is over. Of those who take one is woken at a time, who
+        calls `take` or `pass_on` then, whatever becomes of it; the others only look, and are woken all."""
+        if takes:
+            self._takers[waiter] = self._wakes
+        else:
+            self._watchers[waiter] = None
 
     def remove_waiter(self, waiter: "asyncio.Future[None]") -> None:
-        self._waiting.pop(waiter, None)
-        self.partition.remove_waiter(waiter)
+        self._takers.pop(waiter, None)
+        self._watchers.pop(waiter, None)
 
     @property
     def mark(self) -> int:
         """Another number whenever there may be more to hand out than there was."""
         return self._wakes + self.partition.high_watermark
 
+    @property
+    def _has_some(self) -> bool:
+        return bool(self._ledger.ready) or self._ledger.frontier < self.partition.high_watermark
+
+    def _on_partition(self) -> None:
+        at = self.partition
+        if at.leading is None or at.leader_epoch != self.epoch or at.log.is_closed:
+            self._wake_all()
+        elif self._has_some:
+            self._wake()
+
     def _wake(self) -> None:
+        """There may be more than there was: somebody shall look again."""
         self._wakes += 1
-        waiting, self._waiting = self._waiting, {}
-        for waiter in waiting:
+        watchers, self._watchers = self._watchers, {}
+        for watcher in watchers:
+            _settle(watcher, None)
+        self.pass_on()
+
+    def pass_on(self) -> None:
+        """To who has waited longest, and not looked since there was last more: so nobody is woken for ever by others
+        who, as it does, look and may not have what there is."""
+        while self._takers and self._has_some:
+            waiter, looked_at = next(iter(self._takers.items()))
+            if looked_at == self._wakes:
+                return
+            del self._takers[waiter]
             if not waiter.done():
                 waiter.set_result(None)
+                return
+
+    def _wake_all(self) -> None:
+        self._wakes += 1
+        waiting, self._takers, self._watchers = [*self._takers, *self._watchers], {}, {}
+        for waiter in waiting:
+            _settle(waiter, None)
 
     def _now(self) -> Instant:
         return Instant(self._shared.clock.monotonic_ms(), self._shared.clock.wall_ms())

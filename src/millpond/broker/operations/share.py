@@ -30,12 +30,21 @@ async def take(
     """Of those partitions that have messages, or trouble; empty where the time was up before there was either."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + wait_ms / 1000
-    while True:
-        queues, results = await _open(node, group, partitions)
-        results |= await _take_now(queues, want)
-        if results or loop.time() >= deadline:
-            return results
-        await wait(list(queues.values()), deadline)
+    waited: Sequence[QueuePartition] = ()
+    try:
+        while True:
+            queues, results = await _open(node, group, partitions)
+            got = _taken(queues, want)
+            waited = ()
+            results |= await _kept(got)
+            if results or loop.time() >= deadline:
+                return results
+            waited = list(queues.values())
+            await wait(waited, deadline, takes=True)
+    except asyncio.CancelledError:
+        for queue in waited:  # it may have been woken, and the message it was woken for is for another then
+            queue.pass_on()
+        raise
 
 
 async def _open(
@@ -55,8 +64,8 @@ async def _open(
     return queues, results
 
 
-async def _take_now(queues: Mapping[PartitionId, QueuePartition], want: Want) -> dict[PartitionId, Result]:
-    got = _taken(queues, want)
+async def _kept(got: dict[PartitionId, Result]) -> dict[PartitionId, Result]:
+    """What was taken, once it may be handed out."""
     held = {each: result.queue.keep() for each, result in got.items() if isinstance(result, Got)}
     failures = await _all(held)
     return got | {each: failure for each, failure in failures.items() if failure is not None}
@@ -67,7 +76,8 @@ def _taken(queues: Mapping[PartitionId, QueuePartition], want: Want) -> dict[Par
     got: dict[PartitionId, Result] = {}
     for each, queue in queues.items():
         if want.count_max <= 0 or want.bytes_max <= 0:
-            break
+            queue.pass_on()
+            continue
         try:
             taken = queue.take(want)
         except MillpondError as error:
@@ -96,13 +106,13 @@ async def _failure_of(work: Coroutine[Any, Any, None]) -> MillpondError | None:
     return None
 
 
-async def wait(queues: Sequence[QueuePartition], deadline: float) -> None:
-    """Until one of them may have messages, or that time."""
+async def wait(queues: Sequence[QueuePartition], deadline: float, *, takes: bool) -> None:
+    """Until one of them may have messages, or that time. Who `takes` has to take from them then, or to pass it on."""
     loop = asyncio.get_running_loop()
     waiter = loop.create_future()
     timer = loop.call_at(deadline, _end_wait, waiter)
     for queue in queues:
-        queue.add_waiter(waiter)
+        queue.add_waiter(waiter, takes=takes)
     try:
         await waiter
     finally:
