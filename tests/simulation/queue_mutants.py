@@ -259,7 +259,7 @@ MUTANTS: tuple[tuple[Mutant, int, World], ...] = (
     (let_the_next_of_a_key_through_when_one_is_given_back, 0, {}),
     (send_letters_without_a_number, 0, {}),
     (send_letters_in_the_order_of_offsets, 0, {}),
-    (forget_in_whose_name_letters_go, 66, {}),
+    (forget_in_whose_name_letters_go, 101, {}),
     (bury_without_sending, 1, {}),
 )
 """And a seed that showed it when it was planted, and a world that provokes it where others rarely do."""
