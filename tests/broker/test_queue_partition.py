@@ -1,16 +1,17 @@
 """A queue group on a partition of a real broker, on a simulated machine: what it hands out, and who is woken."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 import pytest
 
 from millpond.broker.drivers.partition import Partition
-from millpond.broker.drivers.queue_partition import QueuePartition, Want
+from millpond.broker.drivers.queue_keeper import QueueKeeper
+from millpond.broker.drivers.queue_partition import QueuePartition, Taken, Want
 from millpond.broker.operations import share
 from millpond.core.delivery.headers import PRIORITY, TTL_MS
-from millpond.core.delivery.ledger import Change, Verdict
+from millpond.core.delivery.ledger import Change, Ledger, Verdict
 from millpond.core.delivery.sessions import PartitionId
 from millpond.core.delivery.states import Outcome
 from millpond.model.ids import Offset, TimestampMs
@@ -225,9 +226,9 @@ def test_a_take_is_as_large_as_it_may_be_and_no_larger() -> None:
 def test_what_many_do_at_the_same_time_is_kept_in_few_documents(monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[int] = []
 
-    def send(self: QueuePartition, changes: list[Change]) -> Coroutine[Any, Any, None]:
+    def send(self: QueueKeeper, ledger: Ledger, changes: list[Change]) -> None:
         sent.append(len(changes))
-        return original(self, changes)
+        original(self, ledger, changes)
 
     async def scenario(machine: Machine, partition: Partition) -> list[list[int]]:
         for _ in range(20):
@@ -236,9 +237,67 @@ def test_what_many_do_at_the_same_time_is_kept_in_few_documents(monkeypatch: pyt
         sent.clear()
         return await asyncio.gather(*(receive(queue, holder=f"{number}") for number in range(20)))
 
-    original = QueuePartition._send
-    monkeypatch.setattr(QueuePartition, "_send", send)
+    original = QueueKeeper._send
+    monkeypatch.setattr(QueueKeeper, "_send", send)
     taken = on_a_broker(scenario)
     assert {at for each in taken for at in each} == set(range(20))
     assert sum(sent) == 20
     assert len(sent) <= 2
+
+
+async def waiting_for_one(machine: Machine, partition: Partition, *holders: str) -> list["asyncio.Task[list[int]]"]:
+    """They come one after the other, so that it is known who has waited longest."""
+    tasks = []
+    for holder in holders:
+        tasks.append(asyncio.get_running_loop().create_task(receive_waiting(machine, partition, holder)))
+        await asyncio.sleep(1)
+    return tasks
+
+
+def test_one_message_wakes_one_of_those_who_wait_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[str] = []
+
+    def take(self: QueuePartition, want: Want) -> Taken:
+        looked.append(want.holder)
+        return original(self, want)
+
+    async def scenario(machine: Machine, partition: Partition) -> list[list[int]]:
+        await opened(machine, partition)
+        tasks = await waiting_for_one(machine, partition, "anna", "bert", "carl")
+        looked.clear()
+        await append(machine, partition)
+        await asyncio.sleep(1)
+        assert looked == ["anna"]
+        await append(machine, partition, count=2)
+        return await asyncio.gather(*tasks)
+
+    original = QueuePartition.take
+    monkeypatch.setattr(QueuePartition, "take", take)
+    assert on_a_broker(scenario) == [[0], [1], [2]]
+    assert looked == ["anna", "bert", "carl"]
+
+
+def test_a_message_whose_taker_goes_when_it_is_woken_is_the_next_ones() -> None:
+    async def scenario(machine: Machine, partition: Partition) -> int:
+        await opened(machine, partition)
+        gone, stays = await waiting_for_one(machine, partition, "anna", "bert")
+        partition.listeners.append(gone.cancel)  # told after the queue, which has woken it by then
+        await append(machine, partition)
+        assert await stays == [0]
+        assert gone.cancelled()
+        return machine.cluster.sim.clock.monotonic_ms()
+
+    assert on_a_broker(scenario) < WAIT_MS
+
+
+def test_who_is_woken_and_may_have_no_more_lets_the_next_one_have_it() -> None:
+    async def scenario(machine: Machine, partition: Partition) -> int:
+        await append(machine, partition)
+        await receive(await opened(machine, partition), holder="anna")
+        full, free = await waiting_for_one(machine, partition, "anna", "bert")
+        await append(machine, partition)
+        assert await free == [1]
+        full.cancel()
+        return machine.cluster.sim.clock.monotonic_ms()
+
+    assert on_a_broker(scenario, millpond__max__unacked__per__consumer="1") < WAIT_MS

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from millpond.broker.drivers.partition import Partition
+from millpond.broker.drivers.queue_keeper import QueueKeeper, Then
 from millpond.broker.drivers.queue_partition import QueuePartition
-from millpond.broker.drivers.state_shard import StateShard
+from millpond.broker.drivers.state_shard import Begun, StateShard
 from millpond.broker.operations import dead_letters, share
 from millpond.core.delivery import kept
 from millpond.core.delivery.kept import Keep, Kept, KeptStates, Record, Taken
@@ -21,7 +22,6 @@ from millpond.core.delivery.ledger import Ledger, Remembered, Verdict
 from millpond.core.delivery.runs import Run, Runs
 from millpond.core.delivery.settings import DeliverySettings
 from millpond.core.delivery.states import Doomed, Lane, Leased, Outcome, Ready, State
-from millpond.model.errors import MillpondError
 from millpond.model.instant import Instant
 from millpond.model.ports import Rng
 from millpond.protocol.records import encode_batch
@@ -36,27 +36,23 @@ World = dict[str, Any]
 
 
 def answer_before_it_is_kept(patch: pytest.MonkeyPatch) -> None:
-    async def keep(self: QueuePartition, *, is_new: bool = False) -> None:
-        changes = self.ledger.take_changes()
-        if changes or is_new:
-            task = asyncio.get_running_loop().create_task(self._send(changes))
-            task.add_done_callback(lambda each: each.cancelled() or each.exception())
+    def after_kept(self: QueueKeeper, then: Then, *, is_new: bool = False) -> bool:
+        original(self, lambda failure: None, is_new=is_new)
+        return False
 
-    patch.setattr(QueuePartition, "keep", keep)
+    original = QueueKeeper.after_kept
+    patch.setattr(QueueKeeper, "after_kept", after_kept)
 
 
 def wait_for_the_document_under_way_and_not_for_the_next(patch: pytest.MonkeyPatch) -> None:
-    async def keep(self: QueuePartition, *, is_new: bool = False) -> None:
+    def after_kept(self: QueueKeeper, then: Then, *, is_new: bool = False) -> bool:
         if self._sent is None:
-            await original(self, is_new=is_new)
-            return
-        waiter = asyncio.get_running_loop().create_future()
-        self._sent.append(waiter)
-        await waiter
-        self.partition.require_leader()
+            return original(self, then, is_new=is_new)
+        self._sent.append(then)
+        return True
 
-    original = QueuePartition.keep
-    patch.setattr(QueuePartition, "keep", keep)
+    original = QueueKeeper.after_kept
+    patch.setattr(QueueKeeper, "after_kept", after_kept)
 
 
 def keep_states_before_anybody_else_has_them(patch: pytest.MonkeyPatch) -> None:
@@ -65,7 +61,12 @@ def keep_states_before_anybody_else_has_them(patch: pytest.MonkeyPatch) -> None:
     async def wait_kept(self: StateShard, until: float | None) -> None:
         pass
 
+    def after_sync(self: StateShard, begun: Begun, then: Callable[[None], None]) -> None:
+        asyncio.get_running_loop().call_soon(then, None)
+
     patch.setattr(StateShard, "_wait_kept", wait_kept)
+    patch.setattr(StateShard, "after_sync", after_sync)
+    patch.setattr(StateShard, "finish", lambda self, begun: True)
 
 
 def ignore_the_fence(patch: pytest.MonkeyPatch) -> None:
@@ -144,16 +145,11 @@ def take_the_word_of_who_has_lost_its_lease(patch: pytest.MonkeyPatch) -> None:
 
 
 def take_what_is_done_for_deleted(patch: pytest.MonkeyPatch) -> None:
-    async def settle(node: Any, group: str, holder: str, at: Any, verdicts: Sequence[Verdict]) -> None:  # noqa: ANN401
-        partition = node.find("", at.topic_id, at.partition)
-        if isinstance(partition, MillpondError):
-            raise partition
-        queue = node.queues.open_at(group, partition) or await node.queues.at(group, partition)
+    def still(queue: QueuePartition, verdicts: Sequence[Verdict]) -> Sequence[Verdict]:
         start = queue.ledger.start
-        still = [said._replace(first=max(said.first, start)) for said in verdicts if said.last >= start]
-        await queue.acknowledge(still, holder=holder)
+        return [said._replace(first=max(said.first, start)) for said in verdicts if said.last >= start]
 
-    patch.setattr(share, "_settle", settle)
+    patch.setattr(share, "_still", still)
 
 
 def let_leases_end_early(patch: pytest.MonkeyPatch) -> None:

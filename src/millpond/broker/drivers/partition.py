@@ -59,6 +59,7 @@ class Partition:
         "high_watermark",
         "leader_epoch",
         "leading",
+        "listeners",
         "log",
         "refusals",
         "topic_id",
@@ -84,6 +85,8 @@ class Partition:
         """By consumers, since the log was opened; telemetry shows them."""
         self._waiting: Waiters = {}
         self._followers_waiting: Waiters = {}
+        self.listeners: list[Callable[[], object]] = []
+        """Called when there is more to read, or anything changed about who leads; they may not raise."""
         # By the log itself, not by whoever waits for it: a client that hangs up must not hide what is kept.
         log.on_durable = self._note_kept
 
@@ -251,6 +254,7 @@ class Partition:
         if leading is not None and leading.high_watermark > self.high_watermark:
             self.high_watermark = leading.high_watermark
             self._waiting = _wake(self._waiting, until=self.high_watermark)
+            self._tell_listeners()
 
     def read(self, start: Offset, *, bytes_max: int) -> Slice:
         """For a consumer."""
@@ -277,8 +281,13 @@ class Partition:
         self._waiting.pop(waiter, None)
         self._followers_waiting.pop(waiter, None)
 
+    def _tell_listeners(self) -> None:
+        for listener in tuple(self.listeners):
+            listener()
+
     def wake(self) -> None:
         self._waiting = _wake(self._waiting)
+        self._tell_listeners()
         if self.leading is None or self.log.is_closed:
             self._followers_waiting = _wake(self._followers_waiting)
 

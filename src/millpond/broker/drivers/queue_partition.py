@@ -7,15 +7,17 @@ Driven by queues.py, and by a timer of its own.
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator
-from typing import Any, Final, NamedTuple, Protocol
+from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import partial
+from typing import Final, NamedTuple, Protocol
 
 from millpond.broker.drivers.partition import Partition
+from millpond.broker.drivers.queue_keeper import QueueKeeper, Then
 from millpond.broker.drivers.states import StateKey, States
-from millpond.core.delivery.encoding import decode, encode, encode_whole
+from millpond.core.delivery.encoding import decode
 from millpond.core.delivery.headers import NEITHER, Mentioned, is_expired, lane_of, mentioned
 from millpond.core.delivery.lanes import Offer
-from millpond.core.delivery.ledger import Change, Delivery, Ledger, Verdict
+from millpond.core.delivery.ledger import Delivery, Ledger, Verdict
 from millpond.core.delivery.runs import Run
 from millpond.core.delivery.settings import DeliverySettings
 from millpond.core.delivery.states import Doomed, Lane, Outcome
@@ -27,11 +29,6 @@ from millpond.model.ports import Clock, Rng
 from millpond.protocol.records import BatchHeader, Record, decode_batch, parse_header
 
 KIND: Final = "share"
-WHOLE_EVERY: Final = 100
-WHOLE_BYTES: Final = 64 * 1024
-"""A whole document is kept after so many changes, or so many bytes of them."""
-WHOLE_CHANGES: Final = 10_000
-"""Or instead of one that tells of so many: what is unfinished is bounded, and what has happened is not."""
 ADMITTED_BYTES_MAX: Final = MIB
 """Looked at in one go, in groups that look at each message."""
 READ_BYTES_A_MESSAGE: Final = 256
@@ -101,17 +98,14 @@ class QueuePartition:
         self._shared = shared
         self._key = StateKey(KIND, group, partition.topic_id, partition.at.partition)
         self._ledger = Ledger(settings, shared.rng, start=start)
-        self._since_whole = self._bytes_since_whole = 0
+        self._keeper = QueueKeeper(self._key, self.epoch, shared.states, on_failure=self._note_failure)
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
         """When it rings."""
         self._burying: asyncio.Task[None] | None = None
-        self._sending: asyncio.Task[None] | None = None
-        self._sent: list[asyncio.Future[None]] | None = None
-        """Who waits for the document that is under way; None while none is."""
-        self._unsent: list[asyncio.Future[None]] = []
-        """Who waits for the next."""
-        self._waiting: dict[asyncio.Future[None], None] = {}
+        self._takers: dict[asyncio.Future[None], int] = {}
+        """Who waits to take, the longest first, and `_wakes` when each last looked, which never falls along them."""
+        self._watchers: dict[asyncio.Future[None], None] = {}
         self._wakes = 0
         self._decoded: OrderedDict[int, list[Record]] = OrderedDict()
         self._mentions: OrderedDict[int, Mentioned] = OrderedDict()
@@ -128,20 +122,23 @@ class QueuePartition:
         documents = await self._shared.states.load(self._key, self.epoch)
         if documents:
             self._ledger = Ledger.restore(self.settings, self._shared.rng, decode(documents), now=self._now())
-        self._since_whole = WHOLE_EVERY  # so that the first document, also of a group that is new, is a whole one
+        self._keeper.ledger = self._ledger
         await self.keep(is_new=not documents)
+        self.partition.listeners.append(self._on_partition)
         self._go_on()
 
     def end(self, why: MillpondError) -> None:
         """Whoever waits looks for it anew."""
         if self.failure is not None:
             return
-        self.failure = why
+        self.failure = self._keeper.failure = why
         if self._timer is not None:
             self._timer.cancel()
         if self._burying is not None:
             self._burying.cancel()
-        self._wake()
+        if self._on_partition in self.partition.listeners:
+            self.partition.listeners.remove(self._on_partition)
+        self._wake_all()
 
     def oldest_ms(self) -> int:
         """How long ago the first message was written that is not done with; 0 where there is none."""
@@ -192,8 +189,8 @@ class QueuePartition:
             count, size = self._take_offer(offer, want, taken, now, count_left, bytes_left)
             count_left -= count
             bytes_left -= size
-        # Not whenever something is left: those who may not have it would wake one another for ever.
-        self._go_on(wakes=has_more or bool(taken.deliveries))
+        self._go_on(wakes=has_more)
+        self.pass_on()
         return taken
 
     def _take_offer(
@@ -313,12 +310,24 @@ class QueuePartition:
         reason: str = "",
     ) -> None:
         """All, or none: LeaseLost."""
+        self.say(verdicts, holder=holder, delay_ms=delay_ms, lock_ms=lock_ms, reason=reason)
+        await self.keep()
+
+    def say(
+        self,
+        verdicts: Collection[Verdict],
+        *,
+        holder: str,
+        delay_ms: int | None = None,
+        lock_ms: int | None = None,
+        reason: str = "",
+    ) -> None:
+        """The same; nobody may be told that it was heard before it is kept."""
         self._require_open()
         self._ledger.acknowledge(
             verdicts, holder=holder, now=self._now(), delay_ms=delay_ms, lock_ms=lock_ms, reason=reason
         )
         self._go_on()
-        await self.keep()
 
     async def settle(
         self,
@@ -358,67 +367,27 @@ class QueuePartition:
     # Keeping
 
     async def keep(self, *, is_new: bool = False) -> None:
-        """Returns when all that happened so far is kept, and was this broker's to decide.
-
-        One document is under way at a time, and what happens meanwhile goes with the next, whoever did it. What one
-        caller did may have gone with the document of another; so who has nothing to send waits for that.
-        """
-        if self.failure is not None:
-            raise self.failure
-        waiting = self._sent
-        if is_new or self._ledger.has_changes or (waiting is None and self._unsent):
-            waiting = self._unsent
-        if waiting is not None:
-            loop = asyncio.get_running_loop()
-            # Its own: a caller that hangs up takes nothing back, since others depend on the same document.
-            waiter = loop.create_future()
-            waiting.append(waiter)
-            if self._sending is None:
-                self._sending = loop.create_task(self._send_all())
+        """Returns when all that happened so far is kept, and was this broker's to decide."""
+        # Its own: a caller that hangs up takes nothing back, since others depend on the same document.
+        waiter = asyncio.get_running_loop().create_future()
+        if self.after_kept(partial(_settle, waiter), is_new=is_new):
             await waiter
         self.partition.require_leader()
 
-    async def _send_all(self) -> None:
-        while self._unsent:
-            sent, self._sent, self._unsent = self._unsent, self._unsent, []
-            failure: Exception | None = self.failure
-            try:
-                if failure is None:
-                    await self._send(self._ledger.take_changes())
-            except Exception as error:  # whatever it was, nobody is left waiting for ever
-                failure = error
-                self.end(CoordinatorUnavailable(f"{self._key} could not be kept; ask again"))
-            self._sent = None
-            for waiter in sent:
-                if waiter.done():
-                    continue
-                if failure is None:
-                    waiter.set_result(None)
-                else:
-                    waiter.set_exception(failure)
-        self._sending = None
+    def after_kept(self, then: Then, *, is_new: bool = False) -> bool:
+        """The same for who needs no future; False, and no call, where it is so now. The leader may be another then."""
+        if self.failure is not None:
+            raise self.failure
+        return self._keeper.after_kept(then, is_new=is_new)
 
-    def _send(self, changes: list[Change]) -> Coroutine[Any, Any, None]:
-        """It is encoded at once, and awaited later."""
-        ledger = self._ledger
-        is_whole = (
-            self._since_whole >= WHOLE_EVERY or self._bytes_since_whole >= WHOLE_BYTES or len(changes) >= WHOLE_CHANGES
-        )
-        document = encode_whole(ledger) if is_whole else encode(ledger, changes)
-        self._since_whole = 0 if is_whole else self._since_whole + 1
-        self._bytes_since_whole = 0 if is_whole else self._bytes_since_whole + len(document)
-        return self._wait_kept(self._shared.states.keep(self._key, self.epoch, document, whole=is_whole))
-
-    async def _wait_kept(self, sent: Coroutine[Any, Any, None]) -> None:
-        try:
-            await sent
-        except FencedState as error:
-            gone = NotLeader(f"{self.partition.at} has another leader, who has the queue by now; ask for metadata")
-            self.end(gone)
-            raise gone from error
-        except MillpondError as error:
+    def _note_failure(self, error: Exception) -> Exception:
+        if isinstance(error, FencedState):
+            error = NotLeader(f"{self.partition.at} has another leader, who has the queue by now; ask for metadata")
+        if isinstance(error, MillpondError):
             self.end(error)
-            raise
+        else:
+            self.end(CoordinatorUnavailable(f"{self._key} could not be kept; ask again"))
+        return error
 
     def _require_open(self) -> None:
         if self.failure is not None:
@@ -431,7 +400,7 @@ class QueuePartition:
         """After anything that may have changed what comes next."""
         if self.failure is not None:
             return
-        if wakes and (self._ledger.ready or self._ledger.frontier < self.partition.high_watermark):
+        if wakes and self._has_some:
             self._wake()
         if self._ledger.doomed_count and self._burying is None:
             self._burying = asyncio.get_running_loop().create_task(self._bury())
@@ -488,29 +457,71 @@ class QueuePartition:
 
     # Waiting
 
-    def add_waiter(self, waiter: "asyncio.Future[None]") -> None:
-        """Its result is set when there may be messages, or this is over."""
-        self._waiting[waiter] = None
-        self.partition.add_waiter(waiter)
+    def add_waiter(self, waiter: "asyncio.Future[None]", *, takes: bool) -> None:
+        """Its result is set when there may be messages, or this is over. Of those who take one is woken at a time, who
+        calls `take` or `pass_on` then, whatever becomes of it; the others only look, and are woken all."""
+        if takes:
+            self._takers[waiter] = self._wakes
+        else:
+            self._watchers[waiter] = None
 
     def remove_waiter(self, waiter: "asyncio.Future[None]") -> None:
-        self._waiting.pop(waiter, None)
-        self.partition.remove_waiter(waiter)
+        self._takers.pop(waiter, None)
+        self._watchers.pop(waiter, None)
 
     @property
     def mark(self) -> int:
         """Another number whenever there may be more to hand out than there was."""
         return self._wakes + self.partition.high_watermark
 
+    @property
+    def _has_some(self) -> bool:
+        return bool(self._ledger.ready) or self._ledger.frontier < self.partition.high_watermark
+
+    def _on_partition(self) -> None:
+        at = self.partition
+        if at.leading is None or at.leader_epoch != self.epoch or at.log.is_closed:
+            self._wake_all()
+        elif self._has_some:
+            self._wake()
+
     def _wake(self) -> None:
+        """There may be more than there was: somebody shall look again."""
         self._wakes += 1
-        waiting, self._waiting = self._waiting, {}
-        for waiter in waiting:
+        watchers, self._watchers = self._watchers, {}
+        for watcher in watchers:
+            _settle(watcher, None)
+        self.pass_on()
+
+    def pass_on(self) -> None:
+        """To who has waited longest, and not looked since there was last more: so nobody is woken for ever by others
+        who, as it does, look and may not have what there is."""
+        while self._takers and self._has_some:
+            waiter, looked_at = next(iter(self._takers.items()))
+            if looked_at == self._wakes:
+                return
+            del self._takers[waiter]
             if not waiter.done():
                 waiter.set_result(None)
+                return
+
+    def _wake_all(self) -> None:
+        self._wakes += 1
+        waiting, self._takers, self._watchers = [*self._takers, *self._watchers], {}, {}
+        for waiter in waiting:
+            _settle(waiter, None)
 
     def _now(self) -> Instant:
         return Instant(self._shared.clock.monotonic_ms(), self._shared.clock.wall_ms())
+
+
+def _settle(waiter: "asyncio.Future[None]", failure: Exception | None) -> None:
+    if waiter.done():
+        return
+    if failure is None:
+        waiter.set_result(None)
+    else:
+        waiter.set_exception(failure)
 
 
 def parked_runs(partition: Partition, first: int, end: int) -> Iterator[tuple[int, int]]:

@@ -26,6 +26,7 @@ from millpond.model.ids import Offset, TimestampMs
 from millpond.model.limits import MIB
 from millpond.model.ports import Clock
 from millpond.protocol.records import NewRecord, decode_batch, encode_batch, iter_batches
+from millpond.storage.commit import Ended
 from millpond.storage.log import Appended
 
 APPEND_BYTES_MAX = MIB
@@ -45,6 +46,13 @@ class Surroundings(NamedTuple):
     clock: Clock
     has_topic: Callable[[bytes], bool]
     on_error: Callable[[BaseException], None]
+
+
+class Begun(NamedTuple):
+    """What may be answered once it is kept."""
+
+    answers: list[Answer]
+    appended: Appended
 
 
 class StateShard:
@@ -71,7 +79,38 @@ class StateShard:
 
     async def perform(self, requests: Sequence[Request], *, until: float) -> list[Answer]:
         """An answer for each, when everything they depend on is kept. Raises one of UNAVAILABLE."""
-        states = await self._loaded()
+        answers = self._step(await self._loaded(), requests)
+        await self._wait_kept(until)
+        self._prune_soon()
+        return answers
+
+    def begin(self, requests: Sequence[Request]) -> Begun | None:
+        """The same at once, up to the wait; None where the log must be read first, or other replicas are waited for."""
+        if self._states is None or self._partition.has_followers:
+            return None
+        self._require_ours()
+        answers = self._step(self._states, requests)
+        return Begun(answers, self._last())
+
+    def after_sync(self, begun: Begun, then: Ended) -> None:
+        """Calls `then` when it is time to `finish`: not before this returns."""
+        log = self._partition.log
+        if log.is_unsynced(begun.appended):
+            log.after_sync(begun.appended, then)
+        else:
+            asyncio.get_running_loop().call_soon(then, None)
+
+    def finish(self, begun: Begun) -> bool:
+        """Whether it is kept; else it has to be performed again, and waited for."""
+        log = self._partition.log
+        if self._is_closed or self._states is None or log.truncations != begun.appended.truncations:
+            return False
+        if not self._partition.may_acknowledge(begun.appended, leader_epoch=self.leader_epoch, acks_all=True):
+            return False
+        self._prune_soon()
+        return True
+
+    def _step(self, states: KeptStates, requests: Sequence[Request]) -> list[Answer]:
         answers = []
         records: list[Record] = []
         for request in requests:
@@ -79,8 +118,6 @@ class StateShard:
             records += more
             answers.append(answer)
         self._append(records)
-        await self._wait_kept(until)
-        self._prune_soon()
         return answers
 
     def forget_topics(self, topic_ids: Collection[bytes]) -> None:
@@ -156,10 +193,14 @@ class StateShard:
 
     async def _wait_kept(self, until: float | None) -> None:
         """All that is in the log by now."""
+        last = self._last()
+        if last.last_offset >= self._partition.log.start_offset:
+            await self._partition.wait_visible(last, until=until)
+
+    def _last(self) -> Appended:
         log = self._partition.log
         last = Offset(log.next_offset - 1)
-        if last >= log.start_offset:
-            await self._partition.wait_visible(Appended(last, last, log.truncations), until=until)
+        return Appended(last, last, log.truncations)
 
     # Making it shorter
 

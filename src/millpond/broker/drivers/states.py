@@ -13,15 +13,16 @@ Driven by the machines' drivers, by the metadata log through `follow`, and by ot
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 from crc32c import crc32c
 
 from millpond.broker.drivers.metadata import MetadataLog
 from millpond.broker.drivers.partitions import PartitionTable
-from millpond.broker.drivers.state_shard import UNAVAILABLE, StateShard, Surroundings
+from millpond.broker.drivers.state_shard import UNAVAILABLE, Begun, StateShard, Surroundings
 from millpond.core.delivery.kept import (
     Answer,
     Find,
@@ -80,11 +81,15 @@ class _Writing:
         return self.failed >= self.whole
 
 
+Answered = Callable[[Answer | CoordinatorUnavailable], None]
+"""Is told what became of a request; may not raise."""
+
+
 @dataclass(slots=True)
 class _Waiting:
     request: Request
     until: float
-    answer: "asyncio.Future[Answer]"
+    answered: Answered
 
 
 class States:
@@ -112,6 +117,8 @@ class States:
         self._last_session = 0
         self._queues: dict[int, deque[_Waiting]] = {}
         self._senders: dict[int, asyncio.Task[None]] = {}
+        self._under_way: dict[int, object] = {}
+        """What was begun here at once, and is not answered yet; a mark for each."""
 
     # What machines ask
 
@@ -132,39 +139,64 @@ class States:
         self._writing[key] = _Writing(writer)
         return list(answer.documents)
 
-    def keep(self, key: StateKey, epoch: int, document: bytes, *, whole: bool) -> Coroutine[Any, Any, None]:
-        """Returns when it is kept. A whole document stands for everything before it, a change comes behind it.
+    def keep(self, key: StateKey, epoch: int, document: bytes, *, whole: bool) -> "asyncio.Future[None]":
+        """Done when it is kept. A whole document stands for everything before it, a change comes behind it.
 
         What it does happens in the order of the calls, not in that in which they are awaited.
         """
+        kept: asyncio.Future[None] = self._loop.create_future()
+
+        def then(failure: Exception | None) -> None:
+            if kept.done():
+                return
+            if failure is None:
+                kept.set_result(None)
+            else:
+                kept.set_exception(failure)
+
+        self.keep_then(key, epoch, document, whole=whole, then=then)
+        return kept
+
+    def keep_then(
+        self, key: StateKey, epoch: int, document: bytes, *, whole: bool, then: Callable[[Exception | None], None]
+    ) -> None:
+        """The same for who needs no future: `then` is called once, perhaps before this returns, and may not raise."""
         writing = self._writing.get(key)
         refusal = _refusal(key, epoch, document, writing, whole=whole)
         if refusal is not None or writing is None:
-            return _refuse(refusal)
+            then(refusal)
+            return
         writing.sequence += 1
         if whole:
             writing.whole = writing.sequence
         request = Keep(key, writing.writer, writing.sequence, bytes(document), whole)
-        return self._wait_kept(request, writing, self._ask(self._partition_of(key), request))
-
-    async def _wait_kept(self, request: Keep, writing: _Writing, asked: "asyncio.Future[Answer]") -> None:
-        key, sequence = request.key, request.sequence
         try:
-            answer = await asked
-        except CoordinatorUnavailable:
+            number = self._partition_of(key)
+        except CoordinatorUnavailable as error:
+            writing.failed = writing.sequence
+            then(error)
+            return
+        self._ask_then(number, request, lambda answer: then(self._trouble(request, writing, answer)))
+
+    def _trouble(self, request: Keep, writing: _Writing, answer: Answer | CoordinatorUnavailable) -> Exception | None:
+        """Why a document is not kept, or may not be."""
+        key, sequence = request.key, request.sequence
+        if isinstance(answer, CoordinatorUnavailable):
             writing.failed = sequence
-            raise
+            return answer
         match answer.outcome:
             case Outcome.FENCED:
                 if self._writing.get(key) is writing:
                     del self._writing[key]
-                raise _fenced(key, writing.writer.epoch)
+                return _fenced(key, writing.writer.epoch)
             case Outcome.GAP:
                 writing.failed = sequence
-                raise CoordinatorUnavailable(f"the change before this one was not kept for {key}; send a whole one")
+                return CoordinatorUnavailable(f"the change before this one was not kept for {key}; send a whole one")
             case Outcome.TOO_LARGE:
                 writing.failed = sequence
-                raise BatchTooLarge(f"too many changes for {key}, or too large; send a whole document")
+                return BatchTooLarge(f"too many changes for {key}, or too large; send a whole document")
+            case _:
+                return None
 
     async def forget(self, key: StateKey) -> None:
         """What is kept for it, and its writer."""
@@ -265,12 +297,62 @@ class States:
     # Sending
 
     def _ask(self, number: int, request: Request) -> "asyncio.Future[Answer]":
+        answered: asyncio.Future[Answer] = self._loop.create_future()
+
+        def settle(answer: Answer | CoordinatorUnavailable) -> None:
+            if answered.done():
+                return
+            if isinstance(answer, CoordinatorUnavailable):
+                answered.set_exception(answer)
+            else:
+                answered.set_result(answer)
+
+        self._ask_then(number, request, settle)
+        return answered
+
+    def _ask_then(self, number: int, request: Request, answered: Answered) -> None:
         """However it ends for the caller, it is sent in its turn: what comes behind it is numbered already."""
-        waiting = _Waiting(request, self._loop.time() + PATIENCE_SECONDS, self._loop.create_future())
+        waiting = _Waiting(request, self._loop.time() + PATIENCE_SECONDS, answered)
         self._queues.setdefault(number, deque()).append(waiting)
-        if number not in self._senders:
-            self._senders[number] = self._loop.create_task(self._send(number, self._queues[number]))
-        return waiting.answer
+        self._send_soon(number)
+
+    def _send_soon(self, number: int) -> None:
+        """Not at once: what others ask in the same turn of the loop goes along."""
+        if number not in self._senders and number not in self._under_way:
+            self._under_way[number] = None
+            self._loop.call_soon(self._send_here, number)
+
+    def _send_here(self, number: int) -> None:
+        """Without a task, where this broker keeps it, alone and in memory: that is a queue's every day."""
+        queue, shard, begun = self._queues[number], self._shard(number), None
+        if number not in self._under_way or not queue:
+            self._under_way.pop(number, None)
+            return
+        if shard is not None:
+            with suppress(MillpondError):  # what it is, and whether it passes, shows when it is tried again
+                begun = shard.begin(_first(queue))
+        if shard is None or begun is None:
+            self._send_by_task(number, queue)
+            return
+        mark = self._under_way[number] = object()
+        shard.after_sync(begun, lambda failure: self._sent_here(number, mark, shard, begun))
+
+    def _sent_here(self, number: int, mark: object, shard: StateShard, begun: Begun) -> None:
+        if self._under_way.get(number) is not mark:
+            return  # closed meanwhile, and those who waited were told
+        queue = self._queues[number]
+        if not shard.finish(begun):
+            self._send_by_task(number, queue)  # the shard knows by their numbers what it has
+            return
+        del self._under_way[number]
+        for answer in begun.answers:
+            queue.popleft().answered(answer)
+        if queue:
+            self._send_soon(number)
+
+    def _send_by_task(self, number: int, queue: deque[_Waiting]) -> None:
+        self._under_way.pop(number, None)
+        self._senders[number] = self._loop.create_task(self._send(number, queue))
 
     async def _send(self, number: int, queue: deque[_Waiting]) -> None:
         pause = PAUSE_SECONDS_MIN
@@ -282,7 +364,7 @@ class States:
                 if answers is not None:
                     pause = PAUSE_SECONDS_MIN
                     for answer in answers:
-                        _settle(queue.popleft(), answer)
+                        queue.popleft().answered(answer)
                     continue
                 _give_up(queue, self._loop.time())
                 if queue:
@@ -302,6 +384,7 @@ class States:
 
     async def close(self) -> None:
         """Whoever waits is told that it is not known what became of it."""
+        self._under_way.clear()
         senders = list(self._senders.values())
         for sender in senders:
             sender.cancel()
@@ -332,11 +415,6 @@ def _refusal(
     return None
 
 
-async def _refuse(refusal: MillpondError | None) -> None:
-    assert refusal is not None
-    raise refusal
-
-
 def _fenced(key: StateKey, epoch: int) -> FencedState:
     return FencedState(f"a newer writer than that of epoch {epoch} has loaded {key}; this one is over")
 
@@ -352,16 +430,9 @@ def _first(queue: deque[_Waiting]) -> list[Request]:
     return requests
 
 
-def _settle(waiting: _Waiting, answer: Answer) -> None:
-    if not waiting.answer.done():
-        waiting.answer.set_result(answer)
-
-
 def _give_up(queue: deque[_Waiting], now: float) -> None:
     """Those whose time is up. They all had the same time, so they are the first."""
     while queue and queue[0].until <= now:
-        waiting = queue.popleft()
-        if not waiting.answer.done():
-            waiting.answer.set_exception(
-                CoordinatorUnavailable(f"{STATES} was not available in time; what was asked may be kept, or not")
-            )
+        queue.popleft().answered(
+            CoordinatorUnavailable(f"{STATES} was not available in time; what was asked may be kept, or not")
+        )

@@ -175,7 +175,7 @@ async def wait_here(node: Node, group: str, topic_id: bytes, marks: Mapping[int,
         if queue is None or queue.mark != mark:
             return
         queues.append(queue)
-    await share.wait(queues, until)
+    await share.wait(queues, until, takes=False)
 
 
 async def _first_of(waits: Sequence[Coroutine[Any, Any, None]]) -> None:

@@ -5,14 +5,15 @@ kept. Driven by the front doors.
 """
 
 import asyncio
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from millpond.broker.drivers.queue_partition import QueuePartition, Taken, Want
 from millpond.broker.node import Node
 from millpond.core.delivery.ledger import Verdict
 from millpond.core.delivery.sessions import PartitionId
-from millpond.model.errors import MillpondError
+from millpond.model.errors import CoordinatorUnavailable, MillpondError
 
 
 class Got(NamedTuple):
@@ -29,12 +30,21 @@ async def take(
     """Of those partitions that have messages, or trouble; empty where the time was up before there was either."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + wait_ms / 1000
-    while True:
-        queues, results = await _open(node, group, partitions)
-        results |= await _take_now(queues, want)
-        if results or loop.time() >= deadline:
-            return results
-        await wait(list(queues.values()), deadline)
+    waited: Sequence[QueuePartition] = ()
+    try:
+        while True:
+            queues, results = await _open(node, group, partitions)
+            got = _taken(queues, want)
+            waited = ()
+            results |= await _kept(got)
+            if results or loop.time() >= deadline:
+                return results
+            waited = list(queues.values())
+            await wait(waited, deadline, takes=True)
+    except asyncio.CancelledError:
+        for queue in waited:  # it may have been woken, and the message it was woken for is for another then
+            queue.pass_on()
+        raise
 
 
 async def _open(
@@ -54,11 +64,20 @@ async def _open(
     return queues, results
 
 
-async def _take_now(queues: Mapping[PartitionId, QueuePartition], want: Want) -> dict[PartitionId, Result]:
+async def _kept(got: dict[PartitionId, Result]) -> dict[PartitionId, Result]:
+    """What was taken, once it may be handed out."""
+    held = {each: result.queue.keep() for each, result in got.items() if isinstance(result, Got)}
+    failures = await _all(held)
+    return got | {each: failure for each, failure in failures.items() if failure is not None}
+
+
+def _taken(queues: Mapping[PartitionId, QueuePartition], want: Want) -> dict[PartitionId, Result]:
+    """Nothing of it is kept yet."""
     got: dict[PartitionId, Result] = {}
     for each, queue in queues.items():
         if want.count_max <= 0 or want.bytes_max <= 0:
-            break
+            queue.pass_on()
+            continue
         try:
             taken = queue.take(want)
         except MillpondError as error:
@@ -69,9 +88,7 @@ async def _take_now(queues: Mapping[PartitionId, QueuePartition], want: Want) ->
             count = sum(delivery.last - delivery.first + 1 for delivery in taken.deliveries)
             size = sum(map(len, taken.batches.values()))
             want = want._replace(count_max=want.count_max - count, bytes_max=want.bytes_max - size)
-    held = {each: result.queue.keep() for each, result in got.items() if isinstance(result, Got)}
-    failures = await _all(held)
-    return got | {each: failure for each, failure in failures.items() if failure is not None}
+    return got
 
 
 async def _all(work: Mapping[PartitionId, Coroutine[Any, Any, None]]) -> dict[PartitionId, MillpondError | None]:
@@ -89,13 +106,13 @@ async def _failure_of(work: Coroutine[Any, Any, None]) -> MillpondError | None:
     return None
 
 
-async def wait(queues: Sequence[QueuePartition], deadline: float) -> None:
-    """Until one of them may have messages, or that time."""
+async def wait(queues: Sequence[QueuePartition], deadline: float, *, takes: bool) -> None:
+    """Until one of them may have messages, or that time. Who `takes` has to take from them then, or to pass it on."""
     loop = asyncio.get_running_loop()
     waiter = loop.create_future()
     timer = loop.call_at(deadline, _end_wait, waiter)
     for queue in queues:
-        queue.add_waiter(waiter)
+        queue.add_waiter(waiter, takes=takes)
     try:
         await waiter
     finally:
@@ -121,6 +138,93 @@ async def _settle(node: Node, group: str, holder: str, at: PartitionId, verdicts
     if isinstance(partition, MillpondError):
         raise partition
     queue = node.queues.open_at(group, partition) or await node.queues.at(group, partition)
-    start = partition.log.start_offset  # what was deleted is nobody's any more; what others have finished is refused
-    still = [said._replace(first=max(said.first, start)) for said in verdicts if said.last >= start]
-    await queue.acknowledge(still, holder=holder)
+    await queue.acknowledge(_still(queue, verdicts), holder=holder)
+
+
+def _still(queue: QueuePartition, verdicts: Sequence[Verdict]) -> Sequence[Verdict]:
+    """What was deleted is nobody's any more; what others have finished is refused."""
+    start = queue.partition.log.start_offset
+    if all(said.first >= start for said in verdicts):
+        return verdicts
+    return [said._replace(first=max(said.first, start)) for said in verdicts if said.last >= start]
+
+
+# Both at once, without a task
+
+
+class Begun:
+    """What was said and taken, and is to be kept before it is answered."""
+
+    def __init__(self) -> None:
+        self.settled: dict[PartitionId, MillpondError | None] = {}
+        self.results: dict[PartitionId, Result] = {}
+        self._queues: dict[PartitionId, QueuePartition] = {}
+        self._left = 0
+
+    def note(self, at: PartitionId, queue: QueuePartition) -> None:
+        self._queues[at] = queue
+
+    def wait(self, then: Callable[[object], None]) -> bool:
+        """Has `then` called when it is time for `finish`; False where it is time now."""
+        for at, queue in self._queues.items():
+            try:
+                self._left += queue.after_kept(partial(self._kept, at, then))
+            except MillpondError as error:
+                self._fail(at, error)
+        return self._left > 0
+
+    def _kept(self, at: PartitionId, then: Callable[[object], None], failure: Exception | None) -> None:
+        if failure is not None:
+            told = CoordinatorUnavailable("what became of messages could not be kept; ask again")
+            self._fail(at, failure if isinstance(failure, MillpondError) else told)
+        self._left -= 1
+        if self._left == 0:
+            then(None)
+
+    def _fail(self, at: PartitionId, error: MillpondError) -> None:
+        if at in self.settled:
+            self.settled[at] = self.settled[at] or error
+        if isinstance(self.results.get(at), Got):
+            self.results[at] = error
+
+    def finish(self) -> None:
+        """A leader that is none any more, or not sure to be, may not answer."""
+        for at, queue in self._queues.items():
+            try:
+                queue.partition.require_leader()
+            except MillpondError as error:
+                self._fail(at, error)
+
+
+def begin(
+    node: Node,
+    group: str,
+    holder: str,
+    verdicts: Mapping[PartitionId, Sequence[Verdict]],
+    partitions: Sequence[PartitionId],
+    want: Want | None,
+) -> Begun | None:
+    """Settles, and then takes what there is now. None, and nothing is done, where a queue has to be opened first."""
+    queues: dict[PartitionId, QueuePartition] = {}
+    for at in (*verdicts, *partitions):
+        partition = node.find("", at.topic_id, at.partition)
+        queue = None if isinstance(partition, MillpondError) else node.queues.open_at(group, partition)
+        if queue is None:
+            return None
+        queues[at] = queue
+    begun = Begun()
+    for at, said in verdicts.items():
+        queue = queues[at]
+        try:
+            queue.say(_still(queue, said), holder=holder)
+        except MillpondError as error:
+            begun.settled[at] = error
+        else:
+            begun.settled[at] = None
+            begun.note(at, queue)
+    if want is not None:
+        begun.results = _taken({at: queues[at] for at in partitions}, want)
+        for at, result in begun.results.items():
+            if isinstance(result, Got):
+                begun.note(at, result.queue)
+    return begun

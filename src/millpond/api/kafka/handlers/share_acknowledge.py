@@ -5,13 +5,16 @@ answer. Epoch -1 ends the session, and what the member still has is for others a
 Version notes: 2 may renew leases, and tells how long they last.
 """
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
+from functools import partial
 
 from millpond.api.kafka.context import Context
 from millpond.api.kafka.sharing import Said, ask_session, close_session, partition_code, verdicts_of
+from millpond.api.kafka.soon import Soon
 from millpond.broker.node import Node
 from millpond.broker.operations import share
-from millpond.core.delivery.sessions import CLOSING, OPENING, Member, Session, Trouble
+from millpond.core.delivery.sessions import CLOSING, OPENING, Member, PartitionId, Session, Trouble
+from millpond.model.errors import MillpondError
 from millpond.protocol.messages.share_acknowledge import (
     LeaderIdAndEpoch,
     PartitionData,
@@ -25,7 +28,7 @@ INVALID_REQUEST = 42
 
 def answer(
     node: Node, request: ShareAcknowledgeRequest, context: Context
-) -> Awaitable[ShareAcknowledgeResponse] | ShareAcknowledgeResponse:
+) -> Soon | Awaitable[ShareAcknowledgeResponse] | ShareAcknowledgeResponse:
     if not request.group_id or not request.member_id:
         return ShareAcknowledgeResponse(error_code=INVALID_REQUEST)
     if request.share_session_epoch == OPENING:
@@ -33,7 +36,18 @@ def answer(
     session = ask_session(node, context, Member(request.group_id, request.member_id), request.share_session_epoch)
     if isinstance(session, Trouble):
         return ShareAcknowledgeResponse(error_code=session.value)
-    return _answer(node, request, session, verdicts_of(request.topics, renews=request.is_renew_ack))
+    said = verdicts_of(request.topics, renews=request.is_renew_ack)
+    group, holder = session.member
+    if request.share_session_epoch != CLOSING:
+        begun = share.begin(node, group, holder, said.verdicts, (), None)
+        if begun is not None:
+            return Soon(begun.wait, partial(_finish, node, group, said, begun))
+    return _answer(node, request, session, said)
+
+
+def _finish(node: Node, group: str, said: Said, begun: share.Begun) -> ShareAcknowledgeResponse:
+    begun.finish()
+    return _response(node, group, begun.settled | said.refused)
 
 
 async def _answer(
@@ -43,6 +57,10 @@ async def _answer(
     settled = await share.settle(node, group, holder, said.verdicts) | said.refused
     if request.share_session_epoch == CLOSING:
         close_session(node, session)
+    return _response(node, group, settled)
+
+
+def _response(node: Node, group: str, settled: Mapping[PartitionId, MillpondError | None]) -> ShareAcknowledgeResponse:
     topics: dict[bytes, list[PartitionData]] = {}
     for at, error in settled.items():
         part = PartitionData(

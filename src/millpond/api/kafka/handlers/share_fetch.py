@@ -7,10 +7,12 @@ Version notes: 2 may ask for no more than so many records, and may renew leases.
 """
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping, Sequence
+from functools import partial
 
 from millpond.api.kafka.context import Context
 from millpond.api.kafka.sharing import Said, ask_session, close_session, named, partition_code, verdicts_of
+from millpond.api.kafka.soon import Soon
 from millpond.broker.drivers.queue_partition import Taken, Want
 from millpond.broker.node import Node
 from millpond.broker.operations import share
@@ -31,7 +33,7 @@ RECORD_LIMIT = 1
 
 def answer(
     node: Node, request: ShareFetchRequest, context: Context
-) -> Awaitable[ShareFetchResponse] | ShareFetchResponse:
+) -> Soon | Awaitable[ShareFetchResponse] | ShareFetchResponse:
     context.answer_alone()
     said = verdicts_of(request.topics, renews=request.is_renew_ack)
     if not request.group_id or not request.member_id or (request.share_session_epoch == OPENING and said):
@@ -40,37 +42,68 @@ def answer(
     if isinstance(session, Trouble):
         return ShareFetchResponse(error_code=session.value)
     update(session, named=named(request.topics), forgotten=_forgotten(request))
-    return _answer(node, request, session, said)
+    want = _want(node, request, session)
+    partitions = session.in_turn() if want is not None else []
+    if request.share_session_epoch != CLOSING:
+        group, holder = session.member
+        begun = share.begin(node, group, holder, said.verdicts, partitions, want)
+        if begun is not None and (said or begun.results or want is None or request.max_wait_ms <= 0):
+            return Soon(begun.wait, partial(_finish, node, group, said, begun))
+    return _answer(node, request, session, said, partitions, want)
 
 
-async def _answer(node: Node, request: ShareFetchRequest, session: Session, said: Said) -> ShareFetchResponse:
+def _want(node: Node, request: ShareFetchRequest, session: Session) -> Want | None:
+    """None where it only settles."""
+    is_closing = request.share_session_epoch == CLOSING
+    if is_closing or request.max_records <= 0 or request.max_bytes <= 0 or request.is_renew_ack:
+        return None
+    return Want(
+        session.member.member_id,
+        count_max=request.max_records,
+        bytes_max=min(request.max_bytes, node.fetch_bytes_max),
+        lock_ms=node.queues.config(session.member.group).lock_ms,
+        whole_batches=request.share_acquire_mode != RECORD_LIMIT,
+    )
+
+
+def _finish(node: Node, group: str, said: Said, begun: share.Begun) -> ShareFetchResponse:
+    begun.finish()
+    return _response(node, group, begun.settled | said.refused, begun.results)
+
+
+async def _answer(
+    node: Node,
+    request: ShareFetchRequest,
+    session: Session,
+    said: Said,
+    partitions: Sequence[PartitionId],
+    want: Want | None,
+) -> ShareFetchResponse:
     group, holder = session.member
-    lock_ms = node.queues.config(group).lock_ms
     settling = share.settle(node, group, holder, said.verdicts)
     results: dict[PartitionId, share.Result] = {}
-    if request.share_session_epoch == CLOSING:
+    if want is None:
         settled = await settling
-        close_session(node, session)
-    elif request.max_records > 0 and request.max_bytes > 0 and not request.is_renew_ack:
-        want = Want(
-            holder,
-            count_max=request.max_records,
-            bytes_max=min(request.max_bytes, node.fetch_bytes_max),
-            lock_ms=lock_ms,
-            whole_batches=request.share_acquire_mode != RECORD_LIMIT,
-        )
-        taking = share.take(node, group, session.in_turn(), want, wait_ms=0 if said else request.max_wait_ms)
+        if request.share_session_epoch == CLOSING:
+            close_session(node, session)
+    else:
+        taking = share.take(node, group, partitions, want, wait_ms=0 if said else request.max_wait_ms)
         # Side by side, in this order: so both are kept together.
         settled, results = await asyncio.gather(settling, taking) if said.verdicts else (await settling, await taking)
-    else:
-        settled = await settling
-    settled |= said.refused
-    parts = [_partition(each, results.get(each), settled.get(each)) for each in settled | results]
+    return _response(node, group, settled | said.refused, results)
+
+
+def _response(
+    node: Node,
+    group: str,
+    settled: Mapping[PartitionId, MillpondError | None],
+    results: Mapping[PartitionId, share.Result],
+) -> ShareFetchResponse:
     topics: dict[bytes, list[PartitionData]] = {}
-    for each, part in zip(settled | results, parts, strict=True):
-        topics.setdefault(each.topic_id, []).append(part)
+    for each in (*settled, *(at for at in results if at not in settled)):
+        topics.setdefault(each.topic_id, []).append(_partition(each, results.get(each), settled.get(each)))
     return ShareFetchResponse(
-        acquisition_lock_timeout_ms=lock_ms,
+        acquisition_lock_timeout_ms=node.queues.config(group).lock_ms,
         responses=[ShareFetchableTopicResponse(topic_id=each, partitions=found) for each, found in topics.items()],
     )
 
