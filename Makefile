@@ -41,8 +41,8 @@ format: .venv/.ready  ## rewrite the source in the one format
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-bench: .venv/.ready $(KERNEL)  ## measure, beside raw system calls and other brokers: make bench [ONLY=storage|broker|cluster|client|http|grpc|queues|delays|pipeline]
-	@$(BIN)/python -m bench $(ONLY)
+bench: .venv/.ready $(KERNEL)  ## measure, beside raw system calls and other brokers: make bench [ONLY=storage|broker|cluster|client|http|grpc|queues|delays|pipeline] [WORKS=text]
+	@$(BIN)/python -m bench $(ONLY) $(if $(WORKS),--works '$(WORKS)')
 
 peers: .venv/.ready  ## fetch other brokers into bench/.peers, for the bench to stand beside
 	@$(BIN)/python -m bench.broker.peers

@@ -43,6 +43,12 @@ def main() -> None:
         default=",".join(PEERS),
         help="brokers to stand beside, with commas between, or `none`; those that are here of %(default)s otherwise",
     )
+    parser.add_argument(
+        "--works",
+        default="",
+        metavar="TEXT",
+        help="of the pipeline: only works with this in their name, as `7 columns`",
+    )
     chosen = parser.parse_args()
     peers = [name for name in chosen.peers.split(",") if name and name != "none"]
     if unknown := set(peers) - set(PEERS):
@@ -65,7 +71,7 @@ def main() -> None:
             elif name == "grpc":
                 figures = grpc.measure(console, place, quick=chosen.quick)
             elif name == "pipeline":
-                figures = pipeline.measure(console, place, quick=chosen.quick)
+                figures = pipeline.measure(console, place, quick=chosen.quick, works_named=chosen.works)
             elif name == "queues":
                 figures = queues.measure(console, place, quick=chosen.quick, peers=peers)
             elif name == "delays":

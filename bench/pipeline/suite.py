@@ -79,7 +79,8 @@ class Run(NamedTuple):
 Runs = dict[tuple[str, str], list[Run]]
 
 
-def measure(console: Console, place: Workspace, *, quick: bool) -> dict[str, Any]:
+def measure(console: Console, place: Workspace, *, quick: bool, works_named: str = "") -> dict[str, Any]:
+    """Of works that have `works_named` in their name: all of them, where it is empty."""
     scale = QUICK if quick else FULL
     began = time.monotonic()
     jars = fetched()
@@ -91,7 +92,7 @@ def measure(console: Console, place: Workspace, *, quick: bool) -> dict[str, Any
         with _spark(jars, folder / "spark.log") as spark:
             works = Works(spark, broker.bootstrap, folder, scale.rows, sizes)
             works.prepare()
-            bench = _Bench(console, works, scale, has_kafka=bool(jars))
+            bench = _Bench(console, works, scale, has_kafka=bool(jars), works_named=works_named)
             bench.measure_all()
             others_cores = (others_seconds() - others) / (time.monotonic() - began)
     rows = [*_ratios(bench.runs, scale.rows), *_micro_rows(bench.micro)]
@@ -135,8 +136,9 @@ def _spark(jars: list[Path], log: Path) -> Iterator[SparkSession]:
 class _Bench:
     """Works, one after the other, and what they came to."""
 
-    def __init__(self, console: Console, works: Works, scale: Scale, *, has_kafka: bool) -> None:
+    def __init__(self, console: Console, works: Works, scale: Scale, *, has_kafka: bool, works_named: str) -> None:
         self._console = console
+        self._works_named = works_named
         self._works = works
         self._scale = scale
         self._has_kafka = has_kafka
@@ -149,6 +151,7 @@ class _Bench:
         by_work = groupby(self._works.jobs(has_kafka=self._has_kafka), key=lambda job: job.what)
         measurements = [Measurement(what, partial(self._in_turns, list(jobs))) for what, jobs in by_work]
         measurements.append(Measurement(MICRO_BATCH, self._micro_batches))
+        measurements = [each for each in measurements if self._works_named in each.title]
         with progress(self._console, measurements) as each:
             for measurement in each:
                 for line in measurement.run():

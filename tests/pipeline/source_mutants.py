@@ -43,11 +43,14 @@ def believe_the_producers_clock(patch: pytest.MonkeyPatch) -> None:
 
 
 def _overlook(patch: pytest.MonkeyPatch, attribute: int) -> None:
-    def seen(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
-        for place, header in iter_batches(data):
+    original = decode._before
+
+    def seen(data: Buffer, end: int | None) -> Iterator[tuple[int, BatchHeader]]:
+        for place, header in original(data, end):
             yield place, header._replace(attributes=header.attributes & ~attribute)
 
-    patch.setattr(decode, "iter_batches", seen)
+    patch.setattr(decode, "_before", seen)
+    patch.setattr(decode, "KERNEL", None)  # which looks at headers itself
 
 
 def go_on_behind_the_last_record(patch: pytest.MonkeyPatch) -> None:

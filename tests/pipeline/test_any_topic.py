@@ -167,6 +167,7 @@ def check_stream(ground: Ground, partitions: list[list[bytes]], data: st.DataObj
         "includeHeaders": "true",
         "startingOffsets": data.draw(st.sampled_from(["earliest", "latest"])),
         "failOnDataLoss": data.draw(st.sampled_from(["true", "false"])),
+        "minRecordsPerPartition": data.draw(st.sampled_from(["1", "20", "1000"])),
     } | {name: str(limit) for name, limit in limits.items() if limit is not None}
     stream = StreamReader(read_options(given_options, "stream"), None)
     is_latest = given_options["startingOffsets"] == "latest"

@@ -13,6 +13,7 @@ from crc32c import crc32c
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from millpond.model import limits
 from millpond.model.errors import MillpondError
 from millpond.model.ids import Offset, TimestampMs
 from millpond.pipeline import decode, encode, kernel
@@ -20,6 +21,7 @@ from millpond.pipeline.columns import TYPES
 from millpond.pipeline.values import JsonValues
 from millpond.protocol.records import Codec, NewRecord, encode_batch, parse_header
 from millpond.protocol.records.header import CRC_AT, CRC_START
+from millpond.protocol.records.kernel import RECORD_BYTES_MIN
 from tests.pipeline.logs import batches
 
 ALL = tuple(TYPES)
@@ -205,6 +207,26 @@ def test_batches_that_inflate_to_more_come_in_parts() -> None:
         parts = list(decode.decode_in_parts(log, **which))
     assert [part.num_rows for part in parts] == [15, 20, 15]
     assert [row["offset"] for part in parts for row in part.to_pylist()] == list(range(5, 55))
+
+
+@needs_kernel
+@settings(max_examples=EXAMPLES)
+@given(batches(), st.data())
+def test_a_flipped_bit_is_the_same_refusal(log: list[bytes], data: st.DataObject) -> None:
+    """In headers too, but for the offset, which no checksum covers; and a batch behind the end is nobody's."""
+    number = data.draw(st.integers(0, len(log) - 1))
+    damaged = bytearray(log[number])
+    damaged[data.draw(st.integers(8, len(damaged) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    whole = b"".join([*log[:number], damaged, *log[number + 1 :]])
+    end = data.draw(st.none() | st.integers(0, parse_header(log[-1]).next_offset + 3))
+    assert rows(whole, end=end) == pure_rows(whole, end=end)
+
+
+def test_the_limits_in_its_source_are_those_of_the_log() -> None:
+    source = kernel.LIBRARY.with_name("kernel.c").read_text()
+    assert f"#define BATCH_BYTES_MAX ((int64_t){limits.BATCH_BYTES_MAX >> 20} << 20)" in source
+    assert f"#define RECORDS_MAX {limits.RECORDS_PER_BATCH_MAX}\n" in source
+    assert f"#define RECORD_BYTES_MIN {RECORD_BYTES_MIN}\n" in source
 
 
 def test_a_variable_switches_it_off() -> None:

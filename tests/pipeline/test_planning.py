@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millpond.model.ids import TopicPartition
-from millpond.pipeline.planning import limited, limited_by_bytes, spans_of
+from millpond.pipeline.planning import joined, limited, limited_by_bytes, spans_of
 from millpond.pipeline.positions import from_json, to_json
 
 PLACES = st.builds(TopicPartition, st.sampled_from(["a", "b"]), st.integers(0, 5))
@@ -29,6 +29,17 @@ def test_spans_cover_each_range_once(ranges: Ranges, size_max: int, count_min: i
 def test_a_small_topic_is_split_where_more_partitions_are_wanted() -> None:
     at = TopicPartition("a", 0)
     assert len(spans_of({at: 0}, {at: 100}, size_max=1000, count_min=4)) == 4
+
+
+@given(RANGES, st.integers(1, 3000), st.none() | st.integers(1, 12))
+def test_small_spans_are_joined_in_order_and_none_is_lost(ranges: Ranges, size_min: int, count_min: int | None) -> None:
+    spans = spans_of(*split(ranges), size_max=2000)
+    tasks = joined(spans, size_min=size_min, count_min=count_min)
+    assert [span for task in tasks for span in task] == spans
+    assert len(tasks) >= min(len(spans), count_min or 0)
+    if len(tasks) < len(spans):
+        assert all(sum(span.size for span in task) >= size_min for task in tasks[:-1])
+        assert all(sum(span.size for span in task[:-1]) < size_min for task in tasks)
 
 
 @given(RANGES, st.integers(1, 3000))

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
@@ -10,6 +12,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from millpond.client import TopicPartition
 from millpond.client.blocking import Admin, Producer
 from millpond.model.errors import OffsetOutOfRange
+from millpond.pipeline import decode
+from millpond.pipeline.kernel import KERNEL
 from millpond.pipeline.link import Link
 from millpond.pipeline.options import Connection, read_options
 from millpond.pipeline.planning import Span
@@ -149,6 +153,51 @@ def test_a_broker_that_goes_away_in_the_middle_is_waited_for(tmp_path: Path) -> 
         found += values(batches)
         link.close()
     assert found == list(range(500))
+
+
+def test_what_was_read_stays_as_it_was_when_more_is_read(broker: InProcessBroker) -> None:
+    """Answers are read into memory that is used again."""
+    broker.create_topic("kept")
+    send(broker, "kept", range(300))
+    span = Span(TopicPartition("kept", 0), 0, 300)
+    for kernel in {None, KERNEL}:
+        with patch.object(decode, "KERNEL", kernel), Link(Connection(broker.bootstrap)) as link:
+            batches = list(read_span(link, span, columns=("value",), fetch_bytes=300, fail_on_data_loss=True))
+        assert len(batches) > 3
+        assert values(batches) == list(range(300))
+
+
+def test_readers_on_one_link_do_not_get_in_each_others_way(broker: InProcessBroker) -> None:
+    """One that is left in the middle, with an answer on its way, and two that take turns."""
+    broker.create_topic("turns", partitions=1)
+    send(broker, "turns", range(300))
+    span = Span(TopicPartition("turns", 0), 0, 300)
+    how: dict[str, Any] = {"columns": ("value",), "fetch_bytes": 300, "fail_on_data_loss": True}
+    with Link(Connection(broker.bootstrap)) as link:
+        left = read_span(link, span, **how)
+        next(left)
+        del left
+        first, second = read_span(link, span, **how), read_span(link, span, **how)
+        found = [(values([one]), values([other])) for one, other in zip(first, second, strict=True)]
+    assert [number for numbers, _ in found for number in numbers] == list(range(300))
+    assert [number for _, numbers in found for number in numbers] == list(range(300))
+
+
+@pytest.mark.parametrize(
+    ("options", "tasks"), [({}, 1), ({"minRecordsPerPartition": "1"}, 4), ({"minPartitions": "4"}, 4)]
+)
+def test_a_task_reads_several_small_ranges(broker: InProcessBroker, options: dict[str, str], tasks: int) -> None:
+    topic = f"small-{tasks}-{len(options)}-{''.join(options)}"
+    broker.create_topic(topic, partitions=4)
+    with Producer(broker.bootstrap) as producer:
+        for partition in range(4):
+            producer.send_many(topic, [b"%d" % number for number in range(partition, 40, 4)], partition=partition)
+    stream = reader(broker, topic, **options)
+    start = stream.initialOffset()
+    parts = stream.partitions(start, stream.latestOffset(start, ReadAllAvailable()))
+    stream.stop()
+    assert len(parts) == tasks
+    assert sorted(number for part in parts for number in values(stream.read(part))) == list(range(40))
 
 
 def test_progress_is_committed_when_the_next_batch_is_asked_for(broker: InProcessBroker) -> None:

@@ -121,7 +121,7 @@ class BrokerConnection:
         return future
 
     def read(self, frame: memoryview, request_class: type[Message], response_class: type[Response]) -> Response:
-        return _read(frame, response_class, request_class.api_key, self.version_of(request_class))
+        return read_answer(frame, response_class, request_class.api_key, self.version_of(request_class))
 
     async def ask(self, request: Message, response_class: type[Response], *, seconds_max: float) -> Response:
         try:
@@ -133,17 +133,10 @@ class BrokerConnection:
         return self.read(frame, request.__class__, response_class)
 
     async def _agree(self) -> None:
-        """On versions. A broker that is older than the question answers it in version 0, and can be asked again."""
+        """On versions."""
         self._versions[ApiVersionsRequest.api_key] = VERSIONS_VERSION
         request = ApiVersionsRequest(client_software_name="millpond", client_software_version="0")
-        frame = await self.send(request)
-        (code,) = struct.unpack_from("!h", frame, _CORRELATION.size)
-        version = 0 if code == UNSUPPORTED_VERSION else VERSIONS_VERSION
-        answer = _read(frame, ApiVersionsResponse, ApiVersionsRequest.api_key, version)
-        for each in answer.api_keys:
-            newest = min(each.max_version, _newest(each.api_key))
-            if newest >= each.min_version:
-                self._versions[each.api_key] = newest
+        self._versions |= agreed_versions(await self.send(request))
 
     # The connection's side
 
@@ -172,13 +165,25 @@ class BrokerConnection:
         return BrokerUnreachable(f"the connection to {self.address} ended before the answer came{hint}")
 
 
+def agreed_versions(frame: memoryview) -> dict[int, int]:
+    """Of an answer to ApiVersions: the newest version of each API that both sides speak.
+
+    A broker that is older than the question answers it in version 0.
+    """
+    (code,) = struct.unpack_from("!h", frame, _CORRELATION.size)
+    version = 0 if code == UNSUPPORTED_VERSION else VERSIONS_VERSION
+    answer = read_answer(frame, ApiVersionsResponse, ApiVersionsRequest.api_key, version)
+    newest = {each.api_key: min(each.max_version, _newest(each.api_key)) for each in answer.api_keys}
+    return {each.api_key: newest[each.api_key] for each in answer.api_keys if newest[each.api_key] >= each.min_version}
+
+
 @cache
 def _newest(api_key: int) -> int:
     api = APIS.get(api_key)
     return -1 if api is None else min(api.version_max, VERSION_CAPS.get(api_key, api.version_max))
 
 
-def _read(frame: memoryview, response_class: type[Response], api_key: int, version: int) -> Response:
+def read_answer(frame: memoryview, response_class: type[Response], api_key: int, version: int) -> Response:
     try:
         _, position = parse_response_header(frame, header_version=response_header_version(api_key, version))
         return decode(response_class, frame, version, position)[0]

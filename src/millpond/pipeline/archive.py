@@ -42,6 +42,7 @@ from millpond.pipeline.link import Link
 from millpond.pipeline.options import Connection
 from millpond.pipeline.planning import Span, spans_of
 from millpond.pipeline.reading import read_span
+from millpond.pipeline.storage import sync
 
 MANIFEST: Final = "_manifest.json"
 INCOMING: Final = "_incoming-"
@@ -186,7 +187,7 @@ def _archived(target: Archive, span: Span) -> ArchivedRange:
             contents.add(batch)
             times += pc.min_max(batch.column("timestamp").cast(pa.int64())).values()
     if isinstance(files, pafs.LocalFileSystem):
-        _sync(path)
+        sync(path)
     size, checksum = file_checksum(files, path)
     moments = [each.as_py() // 1000 for each in times]
     return ArchivedRange(
@@ -234,15 +235,7 @@ def _write_manifest(files: pafs.FileSystem, base: str, topic: str, ranges: Seque
     with files.open_output_stream(draft) as out:
         out.write(text.encode())
     if isinstance(files, pafs.LocalFileSystem):
-        _sync(draft)
+        sync(draft)
     files.move(draft, f"{base}/{MANIFEST}")
     if isinstance(files, pafs.LocalFileSystem):
-        _sync(base)
-
-
-def _sync(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        sync(base)

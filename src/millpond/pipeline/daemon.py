@@ -9,6 +9,9 @@ Driven by Spark, through `spark.python.daemon.module` (session.py).
 import gc
 
 import pandas as pd  # noqa: F401 - loaded here, so that no worker has to
+import pyspark.sql.worker.plan_data_source_read
+import pyspark.sql.worker.write_into_data_source
+import pyspark.worker  # noqa: F401
 from pyspark.daemon import manager
 
 import millpond.pipeline.source  # noqa: F401

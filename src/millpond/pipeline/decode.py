@@ -25,7 +25,7 @@ from millpond.pipeline.columns import HEADER, TIMESTAMP, TYPES, arrow_schema
 from millpond.pipeline.kernel import CONTENT_BYTES_MAX, KERNEL, Decoded
 from millpond.pipeline.varints import VARLONG_BYTES_MAX, Bytes, Mask, Numbers, Unreadable, read
 from millpond.protocol.compression import Codec, decompress
-from millpond.protocol.records import HEADER_BYTES, BatchHeader, decode_batch, iter_batches
+from millpond.protocol.records import HEADER_BYTES, BatchHeader, check_batch, decode_batch, parse_header
 from millpond.protocol.records.kernel import RECORD_BYTES_MIN, TIMESTAMP_DISTANCE_MAX
 
 ALIKE_MIN: Final = 8
@@ -51,18 +51,43 @@ def decode_batches(
     end: int | None = None,
 ) -> pa.RecordBatch:
     """The messages of the batches in `data`, back to back, from offset `start` on and before `end`."""
-    parts = list(_parts(data, start, end, CONTENT_BYTES_MAX))
-    if len(parts) > 1:
+    parts = _decoded(data, _Wanted(topic, partition, columns, start, end), CONTENT_BYTES_MAX)
+    found = next(parts, None)
+    if found is not None and next(parts, None) is not None:
         raise BatchTooLarge(f"the batches hold more than {CONTENT_BYTES_MAX} bytes; fetch fewer at a time")
-    return _decode(data, parts[0], topic, partition, columns, start, end) if parts else _empty(columns)
+    return _empty(columns) if found is None else found
 
 
 def decode_in_parts(
     data: Buffer, *, topic: str, partition: int, columns: tuple[str, ...], start: int = 0, end: int | None = None
 ) -> Iterator[pa.RecordBatch]:
     """The same, in as many record batches as keep each within bounds."""
-    for part in _parts(data, start, end, PART_BYTES):
-        yield _decode(data, part, topic, partition, columns, start, end)
+    return _decoded(data, _Wanted(topic, partition, columns, start, end), PART_BYTES)
+
+
+class _Wanted(NamedTuple):
+    topic: str
+    partition: int
+    columns: tuple[str, ...]
+    start: int
+    end: int | None
+
+
+def _decoded(data: Buffer, wanted: _Wanted, bytes_max: int) -> Iterator[pa.RecordBatch]:
+    """By the kernel, all of it at once; from the first batch on that it leaves alone, batch by batch."""
+    place = 0
+    if KERNEL is not None:
+        whole = np.frombuffer(data, np.uint8)
+        how: dict[str, Any] = {"columns": wanted.columns, "start": wanted.start, "end": wanted.end}
+        while place < len(whole) and (found := KERNEL.decode_log(whole[place:], bytes_max=bytes_max, **how)):
+            size, decoded = found
+            if not size:  # the next one begins behind the end
+                return
+            yield _table(decoded, wanted)
+            place += size
+    rest = memoryview(data)[place:]
+    for part in _parts(rest, wanted.start, wanted.end, bytes_max):
+        yield _decode(rest, part, wanted)
 
 
 def _parts(data: Buffer, start: int, end: int | None, bytes_max: int) -> Iterator[list[tuple[int, Found]]]:
@@ -70,13 +95,8 @@ def _parts(data: Buffer, start: int, end: int | None, bytes_max: int) -> Iterato
     whole = np.frombuffer(data, np.uint8)
     part: list[tuple[int, Found]] = []
     size = 0
-    for place, header in iter_batches(data):
-        if (
-            header.is_control
-            or not header.record_count
-            or header.last_offset < start
-            or (end is not None and header.base_offset >= end)
-        ):
+    for place, header in _before(data, end):
+        if header.is_control or not header.record_count or header.last_offset < start:
             continue
         content = whole[place + HEADER_BYTES : place + header.size]
         if header.codec is not Codec.NONE:
@@ -90,28 +110,33 @@ def _parts(data: Buffer, start: int, end: int | None, bytes_max: int) -> Iterato
         yield part
 
 
-def _decode(
-    data: Buffer,
-    part: list[tuple[int, Found]],
-    topic: str,
-    partition: int,
-    columns: tuple[str, ...],
-    start: int,
-    end: int | None,
-) -> pa.RecordBatch:
+def _before(data: Buffer, end: int | None) -> Iterator[tuple[int, BatchHeader]]:
+    """Where each batch begins, and its header, checked; one that begins behind the end is not looked at."""
+    place = 0
+    while place < len(data) and (end is None or parse_header(data, place).base_offset < end):
+        header = check_batch(data, place)
+        yield place, header
+        place += header.size
+
+
+def _decode(data: Buffer, part: list[tuple[int, Found]], wanted: _Wanted) -> pa.RecordBatch:
     batches = [found for _, found in part]
     if KERNEL is not None:
-        decoded = KERNEL.decode(batches, columns=columns, start=start, end=end)
+        decoded = KERNEL.decode(batches, columns=wanted.columns, start=wanted.start, end=wanted.end)
         if decoded is not None:
-            arrays = [_decoded_column(name, decoded, topic, partition) for name in columns]
-            return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(columns))
+            return _table(decoded, wanted)
     content = _Content.of(data, part)
     try:
-        fields = _read_fields(content, with_headers="headers" in columns)
+        fields = _read_fields(content, with_headers="headers" in wanted.columns)
     except Unreadable:
         raise _reason(data, [place for place, _ in part]) from None
-    wanted = _wanted(fields.offsets, start, end)
-    return _Table(content, fields, topic, partition, wanted).record_batch(columns)
+    rows = _rows(fields.offsets, wanted.start, wanted.end)
+    return _Table(content, fields, wanted.topic, wanted.partition, rows).record_batch(wanted.columns)
+
+
+def _table(decoded: Decoded, wanted: _Wanted) -> pa.RecordBatch:
+    arrays = [_decoded_column(name, decoded, wanted.topic, wanted.partition) for name in wanted.columns]
+    return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(wanted.columns))
 
 
 def _decoded_column(name: str, decoded: Decoded, topic: str, partition: int) -> pa.Array:
@@ -362,7 +387,7 @@ def _check_offsets(content: _Content, deltas: Numbers) -> None:
     _check(rises)
 
 
-def _wanted(offsets: Numbers, start: int, end: int | None) -> slice:
+def _rows(offsets: Numbers, start: int, end: int | None) -> slice:
     """Offsets rise within a batch, and from batch to batch in a log."""
     first = 0 if offsets[0] >= start else int(np.searchsorted(offsets, start))
     last = len(offsets) if end is None or offsets[-1] < end else int(np.searchsorted(offsets, end))

@@ -12,7 +12,7 @@ C99, no library but memcpy and memcmp; loaded by ctypes (kernel.py), which lets 
 #include <stdint.h>
 #include <string.h>
 
-#define INTERFACE 2
+#define INTERFACE 3
 int32_t millpond_interface(void) { return INTERFACE; }
 
 static void set_bit(uint8_t *bits, int64_t place) { bits[place >> 3] |= (uint8_t)(1u << (place & 7)); }
@@ -44,7 +44,7 @@ typedef struct {
     Bytes key, value, header_name, header_value;
 } Columns;
 
-static int read_raw(const uint8_t **place, const uint8_t *end, int bytes_max, uint64_t *raw) {
+static inline int read_raw(const uint8_t **place, const uint8_t *end, int bytes_max, uint64_t *raw) {
     const uint8_t *at = *place;
     uint64_t found = 0;
     for (int number = 0; number < bytes_max && at < end; number++) {
@@ -62,7 +62,7 @@ static int read_raw(const uint8_t **place, const uint8_t *end, int bytes_max, ui
 
 static int64_t unzigzag(uint64_t raw) { return (int64_t)(raw >> 1) ^ -(int64_t)(raw & 1); }
 
-static int read_varint(const uint8_t **place, const uint8_t *end, int64_t *number) {
+static inline __attribute__((always_inline)) int read_varint(const uint8_t **place, const uint8_t *end, int64_t *number) {
     uint64_t raw;
     if (*place < end && **place < 0x80)
         raw = *(*place)++;
@@ -73,7 +73,7 @@ static int read_varint(const uint8_t **place, const uint8_t *end, int64_t *numbe
 }
 
 /* A length, and so many bytes; `*from` is NULL for a null. */
-static int read_bytes(const uint8_t **place, const uint8_t *end, const uint8_t **from, int64_t *size) {
+static inline __attribute__((always_inline)) int read_bytes(const uint8_t **place, const uint8_t *end, const uint8_t **from, int64_t *size) {
     if (!read_varint(place, end, size) || *size < -1 || *size > end - *place) return 0;
     *from = NULL;
     if (*size < 0) {
@@ -85,7 +85,7 @@ static int read_bytes(const uint8_t **place, const uint8_t *end, const uint8_t *
     return 1;
 }
 
-static void put_bytes(Bytes *column, int64_t row, const uint8_t *from, int64_t size) {
+static inline __attribute__((always_inline)) void put_bytes(Bytes *column, int64_t row, const uint8_t *from, int64_t size) {
     if (column->bounds == NULL) return;
     if (from != NULL) {
         memcpy(column->bytes + column->used, from, (size_t)size);
@@ -167,6 +167,110 @@ int64_t millpond_decode(const Batch *batches, int64_t batch_count, int64_t from,
     int64_t row = 0;
     for (int64_t number = 0; number < batch_count && row >= 0; number++)
         row = decode_batch(&batches[number], from, until, headers_max, columns, row);
+    return row;
+}
+
+/* Record batches as they come from a log, back to back, none of them compressed: header.py has their layout. */
+
+#define HEADER_BYTES 61
+#define LENGTH_END 12
+#define CRC_START 21
+#define CODEC_BITS 7
+#define APPEND_TIME_BIT 8
+#define CONTROL_BIT 32
+#define RECORD_BYTES_MIN 7
+#define BATCH_BYTES_MAX ((int64_t)64 << 20) /* as limits.py has it, and the next one */
+#define RECORDS_MAX 4000000
+
+typedef struct {
+    Batch batch;
+    int64_t size; /* of the whole, header and all */
+    uint32_t crc;
+    int is_empty; /* nothing in it that anybody asks for */
+} Found;
+
+static int64_t big_endian(const uint8_t *at, int size) {
+    uint64_t found = 0;
+    for (int number = 0; number < size; number++) found = found << 8 | at[number];
+    int spare = 64 - 8 * size;
+    return (int64_t)(found << spare) >> spare;
+}
+
+/* The batch that begins here, of `left` bytes; 0 where it is compressed, cut short, or says what cannot be. */
+static int find_batch(const uint8_t *at, int64_t left, Found *found) {
+    if (left < HEADER_BYTES) return 0;
+    int64_t size = big_endian(at + 8, 4) + LENGTH_END, attributes = big_endian(at + 21, 2);
+    int64_t last_delta = big_endian(at + 23, 4), count = big_endian(at + 57, 4);
+    if (size < HEADER_BYTES || size > BATCH_BYTES_MAX || size > left || at[16] != 2 || attributes & CODEC_BITS) return 0;
+    if (last_delta < 0 || count < 0 || count > RECORDS_MAX || count > last_delta + 1) return 0;
+    if (count * RECORD_BYTES_MIN > size - HEADER_BYTES) return 0;
+    found->size = size;
+    found->crc = (uint32_t)big_endian(at + 17, 4);
+    found->is_empty = count == 0 || (attributes & CONTROL_BIT) != 0;
+    found->batch = (Batch){at + HEADER_BYTES,         size - HEADER_BYTES,        count,
+                           big_endian(at, 8),         last_delta,                 big_endian(at + 27, 8),
+                           big_endian(at + 35, 8),    attributes & APPEND_TIME_BIT};
+    return found->batch.base_offset >= 0 && found->batch.base_offset <= OFFSET_MAX;
+}
+
+static int is_wanted(const Found *found, int64_t from) {
+    return !found->is_empty && found->batch.base_offset + found->batch.last_offset_delta >= from;
+}
+
+/* How many bytes of `data` hold batches before `until` that have at most `bytes_max` of content together, or are one;
+what they have of it, and of rows, is added up. -1 where one of them is unusual. */
+int64_t millpond_measure(const uint8_t *data, int64_t size, int64_t from, int64_t until, int64_t bytes_max,
+                         int64_t *bytes, int64_t *rows) {
+    int64_t place = 0;
+    Found found;
+    *bytes = *rows = 0;
+    while (place < size) {
+        if (!find_batch(data + place, size - place, &found)) return -1;
+        if (found.batch.base_offset >= until) return place;
+        if (is_wanted(&found, from)) {
+            if (*bytes && *bytes + found.batch.size > bytes_max) return place;
+            *bytes += found.batch.size;
+            *rows += found.batch.count;
+        }
+        place += found.size;
+    }
+    return place;
+}
+
+#if defined(__x86_64__) && defined(__GNUC__)
+int32_t millpond_has_crc(void) { return __builtin_cpu_supports("sse4.2") != 0; }
+
+__attribute__((target("sse4.2"))) static uint32_t crc32c(const uint8_t *at, int64_t size) {
+    uint64_t crc = 0xFFFFFFFF;
+    for (; size >= 8; at += 8, size -= 8) {
+        uint64_t word;
+        memcpy(&word, at, 8);
+        crc = __builtin_ia32_crc32di(crc, word);
+    }
+    for (; size > 0; at++, size--) crc = __builtin_ia32_crc32qi((uint32_t)crc, *at);
+    return ~(uint32_t)crc;
+}
+#else
+int32_t millpond_has_crc(void) { return 0; }
+
+static uint32_t crc32c(const uint8_t *at, int64_t size) {
+    (void)at;
+    (void)size;
+    return 0;
+}
+#endif
+
+/* The rows of batches that were measured, each checked just before it is read, while it is near. -1 as above, or where
+a checksum is wrong. */
+int64_t millpond_decode_log(const uint8_t *data, int64_t size, int64_t from, int64_t until, int64_t headers_max,
+                            Columns *columns) {
+    int64_t row = 0;
+    Found found;
+    for (int64_t place = 0; place < size && row >= 0; place += found.size) {
+        if (!find_batch(data + place, size - place, &found)) return -1;
+        if (crc32c(data + place + CRC_START, found.size - CRC_START) != found.crc) return -1;
+        if (is_wanted(&found, from)) row = decode_batch(&found.batch, from, until, headers_max, columns, row);
+    }
     return row;
 }
 

@@ -27,7 +27,7 @@ from millpond.protocol.records.kernel import RECORD_BYTES_MIN
 
 LIBRARY: Final = Path(__file__).with_name("libkernel.so")
 PURE: Final = "MILLPOND_PURE"
-INTERFACE: Final = 2
+INTERFACE: Final = 3
 """What kernel.c says of itself; a library that was built of another one is not used."""
 CONTENT_BYTES_MAX: Final = 2**31 - 1
 """Arrow counts the bytes of a column with 32 bits."""
@@ -83,13 +83,18 @@ def address(array: Any) -> int:  # noqa: ANN401 - an array of whatever type
     return found
 
 
+def empty(count: int, kind: Any) -> Any:  # noqa: ANN401 - as numpy's own
+    """Arrow's own memory: it keeps what was freed, where numpy's goes back to the system and comes page by page."""
+    return np.frombuffer(pa.allocate_buffer(count * np.dtype(kind).itemsize), kind)
+
+
 class Room:
     """For a column of bytes: so many rows, and so many bytes in all of them together."""
 
     def __init__(self, rows: int, size: int) -> None:
-        self.bounds = np.zeros(rows + 1, np.int32)
-        # Arrow's own memory: it keeps what was freed, where numpy's goes back to the system and comes page by page.
-        self.bytes = np.frombuffer(pa.allocate_buffer(size), np.uint8)
+        self.bounds = empty(rows + 1, np.int32)
+        self.bounds[0] = 0
+        self.bytes = empty(size, np.uint8)
         self.valid = np.zeros((rows + 7) // 8, np.uint8)
 
     def lend(self, column: Any) -> None:  # noqa: ANN401 - a field of a Structure
@@ -99,6 +104,9 @@ class Room:
         valid = None if is_whole else pa.py_buffer(self.valid)
         buffers = [valid, pa.py_buffer(self.bounds[: rows + 1]), pa.py_buffer(self.bytes[:used])]
         return pa.Array.from_buffers(kind, rows, buffers, 0 if is_whole else -1)
+
+    def taken(self, told: Any, rows: int) -> pa.Array:  # noqa: ANN401 - a field of a Structure
+        return self.array(pa.binary(), rows, told.used, is_whole=not told.nulls)
 
 
 class HeaderColumns(NamedTuple):
@@ -124,6 +132,14 @@ class Kernel:
         self._decode = library.millpond_decode
         self._decode.argtypes = (c_void_p, c_int64, c_int64, c_int64, c_int64, c_void_p)
         self._decode.restype = c_int64
+        self._measure = library.millpond_measure
+        self._measure.argtypes = (c_void_p, c_int64, c_int64, c_int64, c_int64, c_void_p, c_void_p)
+        self._measure.restype = c_int64
+        self._decode_log = library.millpond_decode_log
+        self._decode_log.argtypes = (c_void_p, c_int64, c_int64, c_int64, c_int64, c_void_p)
+        self._decode_log.restype = c_int64
+        library.millpond_has_crc.restype = c_int32
+        self._has_crc = bool(library.millpond_has_crc())
         self._json = library.millpond_json
         self._json.argtypes = (c_void_p, c_void_p, c_void_p, c_int64, c_void_p, c_int64, c_void_p, c_void_p)
         self._json.restype = c_int64
@@ -148,33 +164,30 @@ class Kernel:
         ):
             return None
         told = (_Batch * len(batches))(*(_Batch(*_told(header, data)) for header, data in batches))
-        offsets, micros, kinds = np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(rows, np.int32)
-        wanted = _Columns(offsets=address(offsets), micros=address(micros), kinds=address(kinds))
-        key, value = (Room(rows, size) if name in columns else None for name in ("key", "value"))
-        if key is not None:
-            key.lend(wanted.key)
-        if value is not None:
-            value.lend(wanted.value)
-        headers = _HeaderRoom(rows, size) if "headers" in columns else None
-        if headers is not None:
-            headers.lend(wanted)
+        room = _RecordRoom(rows, size, columns)
         until = OFFSET_MAX if end is None else end
-        found = self._decode(
-            ctypes.addressof(told), len(told), start, until, HEADERS_PER_RECORD_MAX, ctypes.addressof(wanted)
-        )
-        if found < 0:
+        found = self._decode(ctypes.addressof(told), len(told), start, until, HEADERS_PER_RECORD_MAX, room.lent)
+        return None if found < 0 else room.taken(found)
+
+    def decode_log(
+        self, data: Bytes, *, columns: tuple[str, ...], start: int, end: int | None, bytes_max: int
+    ) -> tuple[int, Decoded] | None:
+        """Of batches as they came, checked here: those at the start of `data`, as many as have `bytes_max` of content.
+
+        How many bytes they are, and their records. None where one is compressed, damaged, or unusual.
+        """
+        if not self._has_crc:
             return None
-        return Decoded(
-            found,
-            offsets[:found],
-            micros[:found],
-            kinds[:found],
-            None if key is None else key.array(pa.binary(), found, wanted.key.used, is_whole=not wanted.key.nulls),
-            None
-            if value is None
-            else value.array(pa.binary(), found, wanted.value.used, is_whole=not wanted.value.nulls),
-            None if headers is None else headers.taken(wanted, found),
+        until = OFFSET_MAX if end is None else end
+        size, rows = c_int64(), c_int64()
+        place = self._measure(
+            address(data), len(data), start, until, bytes_max, ctypes.addressof(size), ctypes.addressof(rows)
         )
+        if place < 0 or size.value > CONTENT_BYTES_MAX:
+            return None
+        room = _RecordRoom(rows.value, size.value, columns)
+        found = self._decode_log(address(data), place, start, until, HEADERS_PER_RECORD_MAX, room.lent)
+        return None if found < 0 else (place, room.taken(found))
 
     def encode(self, keys: pa.Array, values: pa.Array, tails: pa.Array | None) -> bytes:
         """The records of a batch; tails are header counts and headers as they are on the wire, None where all are 0."""
@@ -202,6 +215,42 @@ class Kernel:
             content.address, address(places), address(valid), rows, lent, len(told), address(marks), address(left)
         )
         return [room.taken(each) for room, each in zip(rooms, told, strict=True)], left[:count]
+
+
+class _RecordRoom:
+    """For the columns of so many records, whose content has so many bytes."""
+
+    def __init__(self, rows: int, size: int, columns: tuple[str, ...]) -> None:
+        self._offsets, self._micros = empty(rows, np.int64), empty(rows, np.int64)
+        self._kinds = empty(rows, np.int32)
+        self._columns = _Columns(
+            offsets=address(self._offsets), micros=address(self._micros), kinds=address(self._kinds)
+        )
+        self._key, self._value = (Room(rows, size) if name in columns else None for name in ("key", "value"))
+        self._headers = _HeaderRoom(rows, size) if "headers" in columns else None
+        if self._key is not None:
+            self._key.lend(self._columns.key)
+        if self._value is not None:
+            self._value.lend(self._columns.value)
+        if self._headers is not None:
+            self._headers.lend(self._columns)
+
+    @property
+    def lent(self) -> int:
+        """Where the kernel finds all of it, as long as this is held."""
+        return ctypes.addressof(self._columns)
+
+    def taken(self, rows: int) -> Decoded:
+        told = self._columns
+        return Decoded(
+            rows,
+            self._offsets[:rows],
+            self._micros[:rows],
+            self._kinds[:rows],
+            None if self._key is None else self._key.taken(told.key, rows),
+            None if self._value is None else self._value.taken(told.value, rows),
+            None if self._headers is None else self._headers.taken(told, rows),
+        )
 
 
 class _HeaderRoom:

@@ -26,9 +26,10 @@ from millpond.client.admin_groups import Groups
 from millpond.client.cluster import Cluster
 from millpond.client.offsets import offsets_at
 from millpond.client.refusals import refusal
-from millpond.model.errors import UnknownTopicOrPartition
+from millpond.model.errors import BrokerUnreachable, UnknownTopicOrPartition
 from millpond.model.ids import Offset, TopicPartition
 from millpond.pipeline.options import Connection
+from millpond.pipeline.wire import Wire
 
 Result = TypeVar("Result")
 
@@ -59,6 +60,7 @@ class Link:
         self._thread = threading.Thread(target=self._loop.run_forever, name="millpond-spark", daemon=True)
         self._thread.start()
         self._is_open = True
+        self._wires: dict[int, Wire] = {}
         self.cluster = self.run(self._made(connection))
         try:
             self.run(self.cluster.start())
@@ -80,10 +82,29 @@ class Link:
     def close(self) -> None:
         if self._is_open:
             self._is_open = False
+            for node in list(self._wires):
+                self.cut_wire(node)
             self.run(self.cluster.close())
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
             self._loop.close()
+
+    def wire(self, node: int) -> Wire:
+        """To fetch on, without the loop; kept until it is cut."""
+        wire = self._wires.get(node)
+        if wire is None:
+            settings = self.cluster.settings
+            address = self.cluster.view.brokers.get(node)
+            if address is None:
+                raise BrokerUnreachable(f"it is not known where broker {node} is")
+            wire = Wire(address, client_id=settings.client_id, seconds_max=settings.request_seconds_max)
+            self._wires[node] = wire
+        return wire
+
+    def cut_wire(self, node: int) -> None:
+        wire = self._wires.pop(node, None)
+        if wire is not None:
+            wire.close()
 
     def __enter__(self) -> Self:
         return self
@@ -134,7 +155,6 @@ class Link:
         """The first offset not older than each moment; where there is none, the end."""
         return self.run(offsets_at(self.cluster, moments)) if moments else {}
 
-    def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+    def begin_commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> "Future[object]":
         groups = Groups(self.cluster)
-        work = self.cluster.retrying(lambda: groups.reset(group, offsets, topics=None, dry_run=False))
-        self.run(work)
+        return self.begin(self.cluster.retrying(lambda: groups.reset(group, offsets, topics=None, dry_run=False)))

@@ -44,6 +44,7 @@ GUIDE: Final = {
     "failOnDataLoss": ("true", "stop where messages are gone before they were read; `false` goes on"),
     "minPartitions": ("", "at least so many Spark partitions; large ranges are split"),
     "maxRecordsPerPartition": ("1000000", "a range of more offsets than this is split"),
+    "minRecordsPerPartition": ("1000", "of a stream: one task reads several ranges, up to so many offsets; 1: never"),
     "includeHeaders": ("false", "a column `headers`"),
     "columns": ("all but headers", "only these columns, with commas between: what is not read costs nothing"),
     "value.format": ("raw", "`json` reads values into a typed column; what is not JSON goes to a column `malformed`"),
@@ -52,7 +53,7 @@ GUIDE: Final = {
     "maxBytesPerTrigger": ("", "of a stream: about so many bytes on the wire, judged by a sample of each partition"),
     "kafka.group.id": ("", "a stream's progress is committed under this group, so that lag tools see it"),
     "kafka.client.id": ("millpond-spark", "as what the broker knows this reader or writer"),
-    "fetchBytes": ("2097152", "bytes asked for in one fetch"),
+    "fetchBytes": ("4194304", "bytes asked for in one fetch"),
     "topic": ("", "of a writer: where everything goes; without it there is a column `topic`"),
     "kafka.compression.type": ("none", "of a writer: `none`, `gzip`, `snappy`, `lz4` or `zstd`"),
     "kafka.batch.size": ("524288", "of a writer: bytes in one record batch, before compression"),
@@ -70,7 +71,8 @@ IGNORED: Final = frozenset(
 _READING: Final = frozenset(
     {"subscribe", "subscribepattern", "assign", "startingoffsets", "startingtimestamp", "startingoffsetsbytimestamp"}
     | {"startingoffsetsbytimestampstrategy", "endingoffsets", "endingtimestamp", "endingoffsetsbytimestamp"}
-    | {"failondataloss", "minpartitions", "maxrecordsperpartition", "includeheaders", "columns", "fetchbytes"}
+    | {"failondataloss", "minpartitions", "maxrecordsperpartition", "minrecordsperpartition", "includeheaders"}
+    | {"columns", "fetchbytes"}
     | {"value.format", "value.schema", "maxoffsetspertrigger", "maxbytespertrigger", "kafka.group.id"}
 )
 _BATCH_ONLY: Final = frozenset({"endingoffsets", "endingtimestamp", "endingoffsetsbytimestamp"})
@@ -108,6 +110,7 @@ class ReadOptions:
     fail_on_data_loss: bool
     partitions_min: int | None
     records_per_partition_max: int
+    records_per_partition_min: int
     columns: tuple[str, ...]
     value_schema: str | None
     """Of JSON; None where values stay bytes."""
@@ -154,9 +157,10 @@ def read_options(given: Mapping[str, str], kind: Kind) -> ReadOptions:
         fail_on_data_loss=_truth(options, "failondataloss", default=True),
         partitions_min=_number(options, "minpartitions"),
         records_per_partition_max=_number(options, "maxrecordsperpartition") or 1_000_000,
+        records_per_partition_min=_number(options, "minrecordsperpartition") or 1_000,
         columns=_columns(options),
         value_schema=_value_schema(options),
-        fetch_bytes=_number(options, "fetchbytes") or 2 * MIB,
+        fetch_bytes=_number(options, "fetchbytes") or 4 * MIB,
         offsets_per_trigger_max=_number(options, "maxoffsetspertrigger"),
         bytes_per_trigger_max=_number(options, "maxbytespertrigger"),
         group=options.get("kafka.group.id"),

@@ -1,11 +1,11 @@
-"""Which offsets are read by whom: ranges cut into Spark partitions, and micro-batches kept within limits.
+"""Which offsets are read by whom: ranges cut into Spark partitions or joined in one, and micro-batches within limits.
 
-Invariants: the spans of a plan cover each range exactly once; a limited end lies between start and end, and gets on
-wherever there is something to read.
+Invariants: the spans of a plan cover each range exactly once, whoever reads them; a limited end lies between start and
+end, and gets on wherever there is something to read.
 Pure. Driven by source.py.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -48,6 +48,20 @@ def spans_of(
 def _cut(span: Span, count: int) -> list[Span]:
     bounds = [span.start + span.size * number // count for number in range(count + 1)]
     return [Span(span.at, first, last) for first, last in pairwise(bounds)]
+
+
+def joined(spans: Sequence[Span], *, size_min: int, count_min: int | None = None) -> list[tuple[Span, ...]]:
+    """For one task each: neighbours together until they have so many offsets, unless too few tasks would come of it."""
+    tasks: list[tuple[Span, ...]] = []
+    task: tuple[Span, ...] = ()
+    for span in spans:
+        task = (*task, span)
+        if sum(each.size for each in task) >= size_min:
+            tasks.append(task)
+            task = ()
+    if task:
+        tasks.append(task)
+    return tasks if count_min is None or len(tasks) >= count_min else [(span,) for span in spans]
 
 
 def limited(starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], *, offsets_max: int) -> Offsets:

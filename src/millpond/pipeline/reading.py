@@ -1,4 +1,7 @@
-"""A span of a partition as Arrow record batches: fetches ahead by one answer while the last one is decoded.
+"""A span of a partition as Arrow record batches: the next answer is on its way while the last one is decoded.
+
+A leader that is known and answers well is asked on a wire (wire.py), which costs a fraction of the usual way; whatever
+else happens is left to the usual way, which waits, retries, and looks for new leaders.
 
 Invariant: every message of the span that the log has comes once, in order, or an error says what is missing. Where
 messages have gone before they were read, that is an error that says so, unless losing them was allowed.
@@ -7,8 +10,8 @@ Driven by source.py, in Spark's tasks.
 
 import asyncio
 from collections.abc import Iterator
-from concurrent.futures import Future
 from dataclasses import dataclass
+from struct import Struct
 from typing import Final
 
 import pyarrow as pa
@@ -16,6 +19,7 @@ import pyarrow as pa
 from millpond.client.cluster import Cluster, Purpose
 from millpond.client.offsets import EARLIEST, offsets_at
 from millpond.client.refusals import NEW_LEADER_CODES, refusal
+from millpond.client.view import Leader
 from millpond.model.errors import BrokerUnreachable, NotLeader, OffsetOutOfRange
 from millpond.model.ids import TopicPartition
 from millpond.pipeline.decode import decode_in_parts
@@ -26,7 +30,10 @@ from millpond.protocol.records import HEADER_BYTES, LENGTH_END, parse_header
 
 WAIT_MS: Final = 500
 SAMPLE_BYTES: Final = 64 * 1024
+OFFSET_BYTES_GUESSED: Final = 512
+"""Until some were seen: with a record of more, a small span takes two fetches."""
 _LENGTH_AT: Final = 8
+_length_at: Final = Struct("!i").unpack_from
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,29 +69,58 @@ class _SpanReader:
         self._span = span
         self._fetch_bytes = fetch_bytes
         self._fail_on_data_loss = fail_on_data_loss
+        self._offset_bytes = OFFSET_BYTES_GUESSED
+        """What an offset takes on the wire, as far as is known: a small span asks for no more than it needs."""
+        self._asked: int | None = None
+        """The node that was asked for what comes next."""
 
     def answers(self) -> Iterator[Fetched]:
+        """Each is good until the next one is asked for."""
         place, end = self._span.start, self._span.end
-        coming = self._begin(place)
         try:
+            self._ask(place)
             while place < end:
                 try:
-                    fetched = coming.result()
+                    fetched = self._answer(place)
                 except OffsetOutOfRange:
                     place = self._after_loss(place)
-                    coming = self._begin(place)
                     continue
                 place = fetched.next_offset
-                coming = self._begin(place)
+                self._offset_bytes = max(1, len(fetched.data) // max(1, place - fetched.asked))
+                self._ask(place)
                 yield fetched
         finally:
-            coming.cancel()
+            if self._asked is not None:
+                self._link.cut_wire(self._asked)
 
-    def _begin(self, place: int) -> "Future[Fetched]":
-        if place >= self._span.end:
-            return Future()
-        cluster = self._link.cluster
-        return self._link.begin(fetch_some(cluster, self._span.at, place, self._fetch_bytes))
+    def _ask(self, place: int) -> None:
+        """The leader, if it is known, for what comes at `place`; who fails here is asked again, in the usual way."""
+        leader = self._link.cluster.view.leader_of(self._span.at)
+        if place >= self._span.end or leader is None:
+            return
+        try:
+            wire = self._link.wire(leader.node)
+            if not wire.is_waiting:  # for another reader's answer
+                wire.ask(_request(self._span.at, leader, place, self._bytes_max(place)))
+                self._asked = leader.node
+        except BrokerUnreachable:
+            self._link.cut_wire(leader.node)
+
+    def _bytes_max(self, place: int) -> int:
+        return min(self._fetch_bytes, SAMPLE_BYTES + (self._span.end - place) * self._offset_bytes)
+
+    def _answer(self, place: int) -> Fetched:
+        node, self._asked = self._asked, None
+        if node is not None:
+            try:
+                found = _found(self._link.wire(node).answer(FetchResponse), place)
+                if isinstance(found, Fetched) and found.data:
+                    return found
+            except BrokerUnreachable:
+                self._link.cut_wire(node)
+        # Not what was hoped for: the usual way finds out why, and waits, or looks for another leader.
+        work = fetch_some(self._link.cluster, self._span.at, place, self._fetch_bytes)
+        return self._link.run(work)
 
     def _after_loss(self, place: int) -> int:
         """Where to go on; raises where nothing may be lost."""
@@ -127,15 +163,7 @@ async def _fetch_once(cluster: Cluster, at: TopicPartition, offset: int, bytes_m
         leader = cluster.view.leader_of(at)
     if leader is None:
         raise BrokerUnreachable(f"{at}: nobody leads it at the moment")
-    wish = FetchPartition(
-        partition=at.partition,
-        current_leader_epoch=leader.epoch,
-        fetch_offset=offset,
-        partition_max_bytes=bytes_max,
-    )
-    request = FetchRequest(
-        max_wait_ms=WAIT_MS, min_bytes=1, max_bytes=bytes_max, topics=[FetchTopic(topic=at.topic, partitions=[wish])]
-    )
+    request = _request(at, leader, offset, bytes_max)
     try:
         connection = await cluster.connection(leader.node, Purpose.DATA)
         seconds_max = cluster.settings.request_seconds_max
@@ -143,27 +171,45 @@ async def _fetch_once(cluster: Cluster, at: TopicPartition, offset: int, bytes_m
     except BrokerUnreachable:
         cluster.forget_leader(at, leader.node)
         raise
+    found = _found(answer, offset)
+    if isinstance(found, Fetched):
+        return found
+    if found in NEW_LEADER_CODES:
+        cluster.forget_leader(at, leader.node)
+    raise refusal(found, None, of=str(at))
+
+
+def _request(at: TopicPartition, leader: Leader, offset: int, bytes_max: int) -> FetchRequest:
+    wish = FetchPartition(
+        partition=at.partition,
+        current_leader_epoch=leader.epoch,
+        fetch_offset=offset,
+        partition_max_bytes=bytes_max,
+    )
+    return FetchRequest(
+        max_wait_ms=WAIT_MS, min_bytes=1, max_bytes=bytes_max, topics=[FetchTopic(topic=at.topic, partitions=[wish])]
+    )
+
+
+def _found(answer: FetchResponse, offset: int) -> Fetched | int:
+    """What was fetched, or the code that says why nothing was."""
     (part,) = answer.responses[0].partitions if answer.responses else (None,)
     code = answer.error_code or (part.error_code if part is not None else 0)
-    if code in NEW_LEADER_CODES:
-        cluster.forget_leader(at, leader.node)
     if code or part is None:
-        raise refusal(code, None, of=str(at))
+        return code
     data, next_offset = _whole(memoryview(part.records or b""), offset)
     return Fetched(offset, data, next_offset, part.high_watermark)
 
 
 def _whole(data: memoryview, offset: int) -> tuple[memoryview, int]:
-    """The batches that came whole, and the offset after them."""
-    place, size = 0, len(data)
+    """The batches that came whole, and the offset after them: the last one tells it."""
+    place, last, size = 0, -1, len(data)
     while place + HEADER_BYTES <= size:
-        length = int.from_bytes(data[place + _LENGTH_AT : place + LENGTH_END], "big", signed=True) + LENGTH_END
-        if place + length > size:
+        (length,) = _length_at(data, place + _LENGTH_AT)
+        if length < 0 or place + LENGTH_END + length > size:
             break
-        header = parse_header(data, place)
-        offset = header.next_offset
-        place += header.size
-    return data[:place], offset
+        last, place = place, place + LENGTH_END + length
+    return data[:place], offset if last < 0 else parse_header(data, last).next_offset
 
 
 def bytes_per_offset(link: Link, starts: dict[TopicPartition, int]) -> dict[TopicPartition, float]:

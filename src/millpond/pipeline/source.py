@@ -8,6 +8,7 @@ Driven by Spark: planners on the driver, `read` in its tasks.
 """
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,7 +39,7 @@ from millpond.pipeline.complaints import plainly, plainly_each
 from millpond.pipeline.filters import Conditions
 from millpond.pipeline.link import Link, task_link
 from millpond.pipeline.options import Kind, ReadOptions, read_options, write_options
-from millpond.pipeline.planning import Span, limited, limited_by_bytes, spans_of
+from millpond.pipeline.planning import Span, joined, limited, limited_by_bytes, spans_of
 from millpond.pipeline.positions import (
     EARLIEST,
     LATEST,
@@ -91,7 +92,9 @@ class MillpondSource(DataSource):
 
 @dataclass(frozen=True)
 class SpanPartition(InputPartition):
-    span: Span
+    """What one task reads, one after the other."""
+
+    spans: tuple[Span, ...]
 
 
 def _json_of(options: ReadOptions, schema: StructType) -> pa.StructType | None:
@@ -108,14 +111,15 @@ def _read(options: ReadOptions, json: pa.StructType | None, partition: InputPart
     """In a task. Spark asks with an empty partition where there is nothing to read."""
     if isinstance(partition, SpanPartition):
         with task_link(options.connection) as link:
-            batches = read_span(
-                link,
-                partition.span,
-                columns=options.columns,
-                fetch_bytes=options.fetch_bytes,
-                fail_on_data_loss=options.fail_on_data_loss,
-            )
-            yield from batches if json is None else map(JsonValues(json).typed, batches)
+            for span in partition.spans:
+                batches = read_span(
+                    link,
+                    span,
+                    columns=options.columns,
+                    fetch_bytes=options.fetch_bytes,
+                    fail_on_data_loss=options.fail_on_data_loss,
+                )
+                yield from batches if json is None else map(JsonValues(json).typed, batches)
 
 
 class BatchReader(DataSourceReader):
@@ -139,7 +143,7 @@ class BatchReader(DataSourceReader):
                 young = link.offsets(dict.fromkeys(places, conditions.time_min_ms))
                 starts = {at: max(start, young[at]) for at, start in starts.items()}
         spans = spans_of(starts, ends, size_max=options.records_per_partition_max, count_min=options.partitions_min)
-        return [SpanPartition(span) for span in spans]
+        return [SpanPartition((span,)) for span in spans]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _read(self._options, self._json, partition)
@@ -204,7 +208,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: OffsetsJson, limit: ReadLimit) -> OffsetsJson:  # noqa: N802
         """Everything before `start` has been dealt with: Spark asks for the next batch when the last one is done."""
         starts = from_json(start)
-        self._commit(starts)
+        committed = self._begin_commit(starts)
         ends = self._ends() if self._target is None else dict(self._target)
         ids = self._connected().ids()
         starts = self._without_old(starts, made_anew(start, ids))
@@ -212,6 +216,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         starts = self._with_new(starts, ends)
         if not isinstance(limit, ReadAllAvailable):
             ends = self._limited(starts, ends)
+        if committed is not None:
+            committed.result()
         return to_json(ends, ids)
 
     @plainly
@@ -269,7 +275,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         starts = self._with_new(starts, ends)
         options = self._options
         spans = spans_of(starts, ends, size_max=options.records_per_partition_max, count_min=options.partitions_min)
-        return [SpanPartition(span) for span in spans]
+        tasks = joined(spans, size_min=options.records_per_partition_min, count_min=options.partitions_min)
+        return [SpanPartition(task) for task in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _read(self._options, self._json, partition)
@@ -279,10 +286,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def commit(self, end: OffsetsJson) -> None:
         """Comes a batch late, and after `latestOffset` has said the same."""
 
-    def _commit(self, offsets: Offsets) -> None:
-        if self._options.group is not None and offsets and offsets != self._committed:
-            self._connected().commit(self._options.group, offsets)
-            self._committed = dict(offsets)
+    def _begin_commit(self, offsets: Offsets) -> "Future[object] | None":
+        """Goes on while the next batch is planned."""
+        if self._options.group is None or not offsets or offsets == self._committed:
+            return None
+        self._committed = dict(offsets)
+        return self._connected().begin_commit(self._options.group, offsets)
 
     def stop(self) -> None:
         if self._link is not None:

@@ -156,7 +156,7 @@ class Folder:
             return False
         finally:
             written.unlink()
-        _sync(target.parent)
+        sync(target.parent)
         return True
 
     def replace(self, path: str, data: bytes) -> None:
@@ -192,13 +192,13 @@ class Folder:
             place = path.parent.name
             (self.folder / place).mkdir(exist_ok=True)
             target = self.folder / place / f"{attempt}-{number:05}.parquet"
-            _sync(path)
+            sync(path)
             path.rename(target)
             written.append(
                 described(str(target.relative_to(self.folder)), pq.read_metadata(target), target.stat().st_size)
             )
         for folder in {(self.folder / each.path).parent for each in written}:
-            _sync(folder)
+            sync(folder)
         return written
 
     def rows(self, spark: SparkSession, schema: StructType, paths: Sequence[str]) -> DataFrame:
@@ -206,7 +206,7 @@ class Folder:
         return reader.parquet(*(str(self.folder / each) for each in paths))
 
 
-def _sync(path: Path) -> None:
+def sync(path: str | Path) -> None:
     """A file's content, or a folder's names."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
