@@ -59,10 +59,7 @@ seeds: .venv/.ready  ## for each planted bug a seed that finds it, recorded for 
 chaos: .venv/.ready  ## three brokers killed, cut off, without power, under load: make chaos [SECONDS=60] [SEED=7]
 	@$(BIN)/python -m tests.interop.chaos --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
-pipeline-seeds: .venv/.ready  ## for each planted bug a seed that finds it, recorded for the tests: make seeds [BUGS="name world"] [FASTEST=10]
-	@$(BIN)/python -m tests.simulation --mutants $(BUGS) --fastest $(FASTEST)
-
-chaos: .venv/.ready  ## the metrics pipeline on Spark under kill -9: make pipeline-chaos [KILLS=20] [MESSAGES=1000000] [SEED=7]
+pipeline-chaos: .venv/.ready  ## the metrics pipeline on Spark under kill -9: make pipeline-chaos [KILLS=20] [MESSAGES=1000000] [SEED=7]
 	@$(BIN)/python -m tests.pipeline.chaos --kills $(KILLS) --messages $(MESSAGES) $(if $(SEED),--seed $(SEED))
 
 pipeline-failover: .venv/.ready  ## the exactly-once sink of Spark while leaders and the query are killed: make pipeline-failover [KILLS=20] [SEED=7]

@@ -161,3 +161,10 @@ def test_no_path_of_a_machine_and_no_registry_is_named() -> None:
             text = path.read_text(errors="ignore")
             assert not re.search(r"(?<![\w.])/(home|root|work)/", text), name_of(path)
             assert not any(host in text for host in hosts), name_of(path)
+
+
+def test_every_verb_of_make_is_there_once_and_says_what_it_is() -> None:
+    text = (ROOT / "Makefile").read_text()
+    verbs = re.findall(r"^([a-z-]+):", text, flags=re.MULTILINE)
+    assert sorted(verbs) == sorted(re.search(r"^\.PHONY: (.*)$", text, flags=re.MULTILINE)[1].split())  # type: ignore[index]
+    assert verbs == re.findall(r"^([a-z-]+):.*?## \S", text, flags=re.MULTILINE)
