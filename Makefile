@@ -14,6 +14,7 @@ SECONDS ?= 60
 KILLS ?= 20
 MESSAGES ?= 1000000
 export PYTHONHASHSEED := 0
+unexport PYTHONDONTWRITEBYTECODE  # brokers that tests start would each compile every module anew
 
 .PHONY: help run demo proof test check format bench peers sim sim-night seeds chaos fuzz pipeline-chaos pipeline-failover pipeline-cluster pipeline-connect kernel lock proto clean
 
