@@ -41,7 +41,7 @@ async def take(
                 return results
             waited = list(queues.values())
             await wait(waited, deadline, takes=True)
-    except asyncio.CancelledError:
+    except BaseException:
         for queue in waited:  # it may have been woken, and the message it was woken for is for another then
             queue.pass_on()
         raise
