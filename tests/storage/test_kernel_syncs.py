@@ -38,22 +38,22 @@ def with_syncs(scenario: Scenario) -> Callable[[Path], None]:
 
 @with_syncs
 async def test_one_who_fails_when_told_keeps_nobody_waiting(syncs: KernelSyncs, place: Path) -> None:
-    told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    troubles: list[object] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: troubles.append(context["exception"]))
-    trouble = ValueError("a bug")
+    loop = asyncio.get_running_loop()
+    told: asyncio.Future[None] = loop.create_future()
+    trouble: asyncio.Future[Exception] = loop.create_future()
+    loop.set_exception_handler(lambda _, context: trouble.set_result(context["exception"]))
 
     def fail(_: OSError | None) -> None:
-        raise trouble
+        raise ValueError("a bug")
 
     fd = os.open(place / "file", os.O_RDWR | os.O_CREAT)
     try:
         assert syncs.begin(fd, fail)
         assert syncs.begin(fd, lambda _: told.set_result(None))
         await told
+        assert str(await trouble) == "a bug"
     finally:
         os.close(fd)
-    assert troubles == [trouble]
 
 
 @with_syncs
