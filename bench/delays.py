@@ -32,6 +32,7 @@ from millpond.core.metadata.controller import NewTopic, create_topics
 from millpond.model.ids import Offset, TimestampMs
 from millpond.protocol.records import NewRecord, decode_batch, encode_batch, iter_batches
 from millpond.storage.filesystem import OsFilesystem
+from millpond.storage.kernel_syncs import open_kernel_syncs
 
 TOPIC: Final = "bench"
 BATCH: Final = 500
@@ -62,7 +63,16 @@ def run(directory: str, count: int) -> list[Row]:
 
 
 async def _measure(directory: str, count: int) -> list[Row]:
-    broker = await start(directory)
+    syncs = open_kernel_syncs()  # as a broker's process has them
+    try:
+        return await _measure_with(OsFilesystem(syncs=syncs), directory, count)
+    finally:
+        if syncs is not None:
+            syncs.close()
+
+
+async def _measure_with(filesystem: OsFilesystem, directory: str, count: int) -> list[Row]:
+    broker = await start(filesystem, directory)
     node, wanted = broker.node, [NewTopic(name=TOPIC, partitions=1, configs=(("millpond.delay", "on"),))]
     await node.metadata.decide(lambda image: create_topics(image, wanted, static=node.static, rng=node.rng))
     await loaded(broker)
@@ -80,7 +90,7 @@ async def _measure(directory: str, count: int) -> list[Row]:
     each = (memory_bytes() - before) / count
     await broker.stop()
     began = time.perf_counter()
-    broker = await start(directory)
+    broker = await start(filesystem, directory)
     opened = time.perf_counter()
     await loaded(broker)
     known = time.perf_counter()
@@ -111,10 +121,10 @@ async def _measure(directory: str, count: int) -> list[Row]:
     ]
 
 
-async def start(directory: str) -> Broker:
+async def start(filesystem: OsFilesystem, directory: str) -> Broker:
     return await Broker.start(
         BrokerSettings(data_directory=directory, port=0),
-        filesystem=OsFilesystem(),
+        filesystem=filesystem,
         clock=SystemClock(),
         rng=random.Random(1),
         on_error=fail,
