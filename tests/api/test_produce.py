@@ -302,6 +302,26 @@ def test_what_was_sent_behind_a_refused_first_batch_is_not_taken_for_the_first(p
     assert values(fetch(peer, name)) == [b"a", b"b"]
 
 
+def test_what_was_sent_behind_batches_for_a_partition_not_known_yet_is_not_taken_for_the_first(
+    peer: Peer, name: str
+) -> None:
+    producer = peer.ask(InitProducerIdRequest(transactional_id=None)).producer_id
+    first, second, third = (idempotent(producer, sequence, b"%d" % sequence) for sequence in range(3))
+    assert produce(peer, name, first).error_code == 3
+    create(peer, name)
+    assert [produce(peer, name, each).error_code for each in (second, third)] == [6, 6]
+    assert [produce(peer, name, each).error_code for each in (first, second, third)] == [0, 0, 0]
+    assert values(fetch(peer, name)) == [b"0", b"1", b"2"]
+
+
+def test_a_producer_that_was_forgotten_is_believed_when_it_sends_again(peer: Peer, name: str) -> None:
+    create(peer, name)
+    producer = peer.ask(InitProducerIdRequest(transactional_id=None)).producer_id
+    batches = [idempotent(producer, sequence, b"%d" % sequence) for sequence in (5, 6)]
+    assert [produce(peer, name, each).error_code for each in batches * 2] == [6, 6, 0, 0]
+    assert values(fetch(peer, name)) == [b"5", b"6"]
+
+
 def test_a_gap_and_an_epoch_that_is_over_are_refused(peer: Peer, name: str) -> None:
     create(peer, name)
     producer = peer.ask(InitProducerIdRequest(transactional_id=None)).producer_id

@@ -46,6 +46,9 @@ class ProducerStates:
     def __len__(self) -> int:
         return len(self._producers)
 
+    def knows(self, producer_id: ProducerId) -> bool:
+        return producer_id in self._producers
+
     def find_duplicate(self, header: BatchHeader) -> SequencedBatch | None:
         """The batch this one repeats, or None where it is the next in order; raises where it is neither."""
         producer = self._producers.get(header.producer_id)

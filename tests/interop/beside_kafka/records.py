@@ -159,7 +159,8 @@ def producers(side: Side) -> None:
         send(f"sequence {number}", numbered(first, number, b"x"))
     send("one of long ago", numbered(first, 0, b"a", b"b"))
     send("the fifth last", numbered(first, 4, b"x"))
-    send("unknown here, sequence 5", numbered(first, 5, b"x"), other)
+    for label in ("not known yet, sequence 5", "unknown here, sequence 5"):
+        send(label, numbered(first, 5, b"x"), other)
     send("unknown here, then 6", numbered(first, 6, b"x"), other)
     send("epoch 1, sequence 5", numbered(first, 5, b"x", epoch=1))
     send("epoch 1, sequence 0", numbered(first, 0, b"x", epoch=1))
@@ -176,7 +177,8 @@ def producers(side: Side) -> None:
     side.ask("empty transactional id", InitProducerIdRequest(transactional_id="", transaction_timeout_ms=1000))
     last = side.ask("", InitProducerIdRequest(transactional_id=None)).producer_id
     turning = 2**31 - 1
-    send("a sequence near its end", numbered(last, turning - 1, b"x", b"y"))
+    for label in ("not known yet, a sequence near its end", "a sequence near its end"):
+        send(label, numbered(last, turning - 1, b"x", b"y"))
     send("and around", numbered(last, 0, b"z"))
 
 

@@ -37,6 +37,7 @@ from millpond.protocol.records import (
     check_produced,
     decode_batch,
     encode_survivors,
+    first_sequence,
     newest_time,
     parse_header,
     stamp_append_time,
@@ -87,6 +88,9 @@ def begin(partition: Partition | MillpondError, batch: Buffer | None, *, now_ms:
         if partition.refusals and (error := partition.refusals.why_not_yet(parse_header(batch))):
             return Pending(error=error)
         batch, append_time = _prepared(partition, batch, now_ms)
+        producer_id, sequence = first_sequence(batch)
+        if sequence > 0 and not partition.log.producers.knows(producer_id) and (error := _for_now(partition, batch)):
+            return Pending(error=error)
         appended = _append_or_park(partition, batch) if partition.config.delay else partition.append(batch)
         return Pending(partition, appended, append_time, None, acks_all, partition.leader_epoch)
     except (MalformedBatch, UnsupportedMagic) as error:
@@ -109,14 +113,17 @@ def _append_or_park(partition: Partition, batch: Buffer) -> Appended:
 
 
 def _for_now(partition: Partition, batch: Buffer | None) -> NotLeader | None:
-    """Why a batch that leaves a gap shall come again: the leader before this one may have refused what is missing."""
+    """Why a batch that leaves a gap shall come again: what is missing may have been refused where nobody noted it.
+
+    By the leader before this one, or by this broker, before it knew of the partition.
+    """
     header, leading = parse_header(batch or b""), partition.leading
     last_offset = partition.log.producers.last_offset(header.producer_id)
-    if leading is None or last_offset is None or last_offset >= leading.epoch_start:
+    if leading is None or (last_offset is not None and last_offset >= leading.epoch_start):
         return None
     error = NotLeader(
-        f"producer {header.producer_id} sent sequence {header.base_sequence} to the new leader of {partition.at}, and "
-        "what comes before it not yet; send both again"
+        f"producer {header.producer_id} began with sequence {header.base_sequence} at this leader of {partition.at}, "
+        "which knows of nothing before it; send both again, or this one if there is nothing"
     )
     return error if partition.refusals.forgives(header, error) else None
 

@@ -7,8 +7,10 @@ duplicates. And where the producer is new to the log, the gap would not even be 
 be taken for an old one, and be lost. So what comes behind gets the first one's refusal, once each; the producer then
 sends all of them again, in order.
 
-A leader that has just begun has not seen what the one before it refused, and librdkafka may send what comes behind to
-the new one first. So there a producer's first gap is forgiven: the batch is refused once, as if it had come behind one.
+A leader that has just begun has not seen what the one before it refused, nor what it refused itself before it knew of
+the partition, and librdkafka may send what comes behind to it first. So a producer's first gap there is forgiven, and
+so is a beginning that is none, of a producer it does not know: the batch is refused once, as if it had come behind one.
+A producer that was only forgotten sends it again, and is believed.
 
 Invariant: no batch that was sent behind a refused one is taken before it. One that comes a second time without it is
 for the log to judge: its producer has given the first one up.

@@ -42,7 +42,16 @@ from millpond.model.errors import (
     UnsupportedCompression,
     UnsupportedMagic,
 )
-from millpond.model.ids import NO_TIMESTAMP, LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, TimestampMs
+from millpond.model.ids import (
+    NO_PRODUCER,
+    NO_TIMESTAMP,
+    LeaderEpoch,
+    Offset,
+    ProducerEpoch,
+    ProducerId,
+    Sequence,
+    TimestampMs,
+)
 from millpond.model.limits import BATCH_BYTES_MAX, RECORDS_PER_BATCH_MAX
 from millpond.model.ports import Buffer
 from millpond.protocol.compression import Codec
@@ -157,6 +166,14 @@ def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
 def newest_time(buffer: Buffer) -> TimestampMs:
     """The time of its newest record, as a batch says itself; of what is no batch, anything."""
     return TimestampMs(_I64.unpack_from(buffer, MAX_TIMESTAMP_AT)[0]) if len(buffer) >= HEADER_BYTES else NO_TIMESTAMP
+
+
+def first_sequence(buffer: Buffer) -> tuple[ProducerId, Sequence]:
+    """Whose batch it is, and its first sequence, both below 0 where it is nobody's; of what is no batch, anything."""
+    if len(buffer) < HEADER_BYTES:
+        return NO_PRODUCER, Sequence(-1)
+    producer_id, _, sequence = _PRODUCER.unpack_from(buffer, PRODUCER_AT)
+    return ProducerId(producer_id), Sequence(sequence)
 
 
 def check_batch(buffer: Buffer, position: int = 0) -> BatchHeader:
