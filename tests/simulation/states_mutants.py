@@ -148,6 +148,7 @@ def read_without_the_fences(patch: pytest.MonkeyPatch) -> None:
 
 OFTEN_FULL = Day(troubles=("full leader", "full leader", "kill"))
 PARTED = Day(troubles=("isolate", "pause"), lasts=(4.0,))
+HALF_CUT = Day(troubles=("one way", "one way", "isolate"), lasts=(3.0,))
 SLOW_WRITERS = Day(troubles=("kill", "power", "isolate"), lasts=(0.3,), idle_seconds=4.0)
 MUTANTS: tuple[tuple[Mutant, Day], ...] = (
     (fence_in_memory_only, SLOW_WRITERS),
@@ -155,7 +156,7 @@ MUTANTS: tuple[tuple[Mutant, Day], ...] = (
     (apply_what_is_sent_again, ANY_DAY),
     (mistake_a_writer_that_loads_again_for_itself, ANY_DAY),
     (answer_before_it_is_kept, ANY_DAY),
-    (answer_what_is_sent_again_before_it_is_kept, ANY_DAY),
+    (answer_what_is_sent_again_before_it_is_kept, HALF_CUT),
     (keep_a_shard_beyond_its_epoch, PARTED),
     (know_what_could_not_be_appended, OFTEN_FULL),
     (prune_up_to_the_end, ANY_DAY),

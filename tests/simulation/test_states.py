@@ -30,7 +30,7 @@ def test_whatever_befalls_brokers_machines_can_rely_on_what_was_kept(first: int)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("day", [planted.OFTEN_FULL, planted.PARTED, planted.SLOW_WRITERS])
+@pytest.mark.parametrize("day", [planted.OFTEN_FULL, planted.PARTED, planted.HALF_CUT, planted.SLOW_WRITERS])
 def test_days_that_provoke_planted_bugs_end_well_without_them(day: Day) -> None:
     assert run_seed(0, seconds=40, day=day).acknowledged > 0
 

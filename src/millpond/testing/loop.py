@@ -94,7 +94,6 @@ class SimTask(asyncio.Task[T]):
 class SimLoop(TimedLoop):
     # What BaseEventLoop keeps, in every CPython from 3.11 on, and type stubs leave out.
     _ready: deque[asyncio.Handle]
-    _scheduled: list[asyncio.TimerHandle]
     _stopping: bool
     _thread_id: int | None
     _timer_cancelled_count: int
@@ -166,20 +165,21 @@ class SimLoop(TimedLoop):
 
     def _run_once(self) -> None:
         self._discard_cancelled_timers()
-        if not self._ready and not self._stopping:
+        ready, scheduled = self._ready, self._scheduled
+        if not ready and not self._stopping:
             self._move_clock()
-        while self._scheduled and self._scheduled[0].when() <= self._now:
-            handle = heapq.heappop(self._scheduled)
-            handle._scheduled = False  # type: ignore[attr-defined]
-            self._ready.append(handle)
-        if len(self._ready) > 1:
+        while scheduled and scheduled[0] <= self._now:
+            timer = heapq.heappop(scheduled).handle
+            timer._scheduled = False  # type: ignore[attr-defined]
+            ready.append(timer)
+        if len(ready) > 1:
             self._interleave()
-        for _ in range(len(self._ready)):
-            self._step(self._ready.popleft())
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if not handle.cancelled():
+                self._step(handle)
 
     def _step(self, handle: asyncio.Handle) -> None:
-        if handle.cancelled():
-            return
         life: Life | None = handle._context.get(HERE)  # type: ignore[attr-defined]
         if life is not None and not life.running:
             if life.alive:
@@ -213,23 +213,25 @@ class SimLoop(TimedLoop):
     def _move_clock(self) -> None:
         if not self._scheduled:
             raise Deadlock(f"nothing is ready and no timer is set; waiting: {self._pending()}")
-        when = self._scheduled[0].when()
+        when = self._scheduled[0].handle.when()
         if when > self.virtual_seconds_max:
             raise LimitReached(f"virtual second {self.virtual_seconds_max} reached; waiting: {self._pending()}")
         self._now = max(self._now, when)
 
     def _discard_cancelled_timers(self) -> None:
         cancelled = self._timer_cancelled_count
+        if not cancelled:
+            return
         if cancelled > TIMERS_CANCELLED_MAX and cancelled * 2 > len(self._scheduled):
-            for handle in self._scheduled:
-                if handle.cancelled():
-                    handle._scheduled = False  # type: ignore[attr-defined]
-            self._scheduled = [handle for handle in self._scheduled if not handle.cancelled()]
+            for due in self._scheduled:
+                if due.handle.cancelled():
+                    due.handle._scheduled = False  # type: ignore[attr-defined]
+            self._scheduled = [due for due in self._scheduled if not due.handle.cancelled()]
             heapq.heapify(self._scheduled)
             self._timer_cancelled_count = 0
-        while self._scheduled and self._scheduled[0].cancelled():
+        while self._scheduled and self._scheduled[0].handle.cancelled():
             self._timer_cancelled_count -= 1
-            heapq.heappop(self._scheduled)._scheduled = False  # type: ignore[attr-defined]
+            heapq.heappop(self._scheduled).handle._scheduled = False  # type: ignore[attr-defined]
 
     # --- Tasks and lives -------------------------------------------------------------------------
 

@@ -7,13 +7,24 @@ that host's clock, and its timers ring by it; the network and the disks take tru
 
 import asyncio
 import contextvars
+import heapq
 from collections.abc import Callable
 from typing import Any
 
 from millpond.testing.hosts import HERE
 
 
+class Due(float):
+    """When a timer rings, and which: a heap compares these without a call into Python."""
+
+    __slots__ = ("handle",)
+    handle: asyncio.TimerHandle
+
+
 class TimedLoop(asyncio.BaseEventLoop):
+    # What BaseEventLoop keeps, in every CPython from 3.11 on, and type stubs leave out.
+    _scheduled: list[Due]
+
     def __init__(self) -> None:
         super().__init__()
         self._now = 0.0
@@ -45,7 +56,7 @@ class TimedLoop(asyncio.BaseEventLoop):
         """By the clock of the host whose code asks."""
         if self.clock_rates and (rate := self._rate()) != 1.0:
             when = when / rate + 1e-9  # so that the host's clock surely shows `when` by then
-        return super().call_at(when, callback, *arguments, context=context)
+        return self.call_at_true_time(when, callback, *arguments, context=context)
 
     def call_at_true_time(
         self,
@@ -54,4 +65,10 @@ class TimedLoop(asyncio.BaseEventLoop):
         *arguments: Any,  # noqa: ANN401 - the callback's
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
-        return super().call_at(when, callback, *arguments, context=context)
+        self._check_closed()  # type: ignore[attr-defined]
+        handle = asyncio.TimerHandle(when, callback, arguments, self, context)
+        due = Due(when)
+        due.handle = handle
+        heapq.heappush(self._scheduled, due)
+        handle._scheduled = True  # type: ignore[attr-defined]
+        return handle

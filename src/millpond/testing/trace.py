@@ -11,13 +11,15 @@ from collections.abc import Callable
 
 Field = str | int | float | bool | None
 """Values that print the same in every process; an object's default repr would carry its address."""
+_Event = tuple[int, str, tuple[Field | bytes, ...], dict[str, Field]]
+"""When, of which kind, and what there is to say of it."""
 
 
 class Trace:
     def __init__(self, now_ns: Callable[[], int], *, lines_max: int = 200) -> None:
         self._now_ns = now_ns
         self._hash = hashlib.sha256()
-        self._story: deque[str] = deque(maxlen=lines_max)
+        self._story: deque[_Event] = deque(maxlen=lines_max)
         self._stopped = False
         self.events = 0
 
@@ -26,17 +28,9 @@ class Trace:
         if self._stopped:
             return
         self.events += 1
-        words = [kind]
-        for value in values:
-            if isinstance(value, bytes):
-                self._hash.update(b"%d:" % len(value))
-                self._hash.update(value)
-            else:
-                words.append(str(value))
-        words += [f"{name}={value}" for name, value in fields.items()]
-        line = f"{self._now_ns() / 1e9:.9f} {' '.join(words)}"
-        self._story.append(line)
-        self._hash.update(line.encode() + b"\n")
+        event = (self._now_ns(), kind, values, fields)
+        self._story.append(event)
+        self._hash.update(repr(event).encode())
 
     def stop(self) -> None:
         """Ignores what comes after, such as the burial of killed code when the loop is closed."""
@@ -47,4 +41,11 @@ class Trace:
 
     def story(self, about: str = "") -> list[str]:
         """The last lines recorded, or those among them that contain `about`."""
-        return [line for line in self._story if about in line]
+        return [line for line in map(_told, self._story) if about in line]
+
+
+def _told(event: _Event) -> str:
+    now_ns, kind, values, fields = event
+    words = [kind, *(str(value) for value in values if not isinstance(value, bytes))]
+    words += [f"{name}={value}" for name, value in fields.items()]
+    return f"{now_ns / 1e9:.9f} {' '.join(words)}"
