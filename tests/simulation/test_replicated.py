@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.simulation import replicated_mutants as planted
+from tests.simulation import states_world
 from tests.simulation.planted import Planted, planted_in
 from tests.simulation.replicated_mutants import World
 from tests.simulation.replicated_world import Outcome, run_seed
@@ -58,6 +59,12 @@ def test_one_seed_gives_one_trace_in_two_processes() -> None:
     ]
     assert hashes[0] == hashes[1]
     assert len(hashes[0]) == 64
+
+
+def test_a_seed_gives_one_trace_whatever_world_was_simulated_before() -> None:
+    first = states_world.run_seed(33, seconds=5).trace_hash
+    run_seed(3, seconds=1)
+    assert states_world.run_seed(33, seconds=5).trace_hash == first
 
 
 @pytest.mark.slow
