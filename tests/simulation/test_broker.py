@@ -10,7 +10,7 @@ import pytest
 from tests.simulation.broker_world import LIVES_PER_SEED, run_seed
 from tests.simulation.planted import Planted, planted_in
 
-SEEDS = 30
+SEEDS = 20
 QUICK_SEEDS = (1002, 1005, 1009)
 
 

@@ -14,14 +14,14 @@ def test_a_bad_minute_ends_well(seed: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("first", "size"), [(0, 3), (5, 5)])
+@pytest.mark.parametrize(("first", "size"), [(0, 3), (3, 5)])
 def test_whatever_befalls_brokers_their_metadata_has_one_history(first: int, size: int) -> None:
-    outcomes = [run_seed(seed, size=size) for seed in range(first, first + 5)]
+    outcomes = [run_seed(seed, size=size) for seed in range(first, first + 3)]
     # So that a world in which nothing happens does not pass for one in which nothing goes wrong.
-    assert sum(each.power_cuts for each in outcomes) > 10
-    assert sum(each.fenced for each in outcomes) > 5
-    assert sum(each.snapshots_installed for each in outcomes) > 5
-    assert sum(len(each.controllers) for each in outcomes) > 20
+    assert sum(each.power_cuts for each in outcomes) > 6
+    assert sum(each.fenced for each in outcomes) > 3
+    assert sum(each.snapshots_installed for each in outcomes) > 3
+    assert sum(len(each.controllers) for each in outcomes) > 12
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ import pytest
 from tests.simulation.delay_world import Outcome, run_seed
 from tests.simulation.planted import Planted, planted_in
 
-SEEDS, SEEDS_PER_TEST = 12, 6
+SEEDS, SEEDS_PER_TEST = 6, 6
 
 
 @pytest.mark.parametrize("seed", [100, 101])

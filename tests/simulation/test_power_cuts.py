@@ -10,7 +10,7 @@ from millpond.storage.settings import Flush
 from tests.simulation.planted import Planted, planted_in
 from tests.simulation.power_cuts import CYCLES_PER_SEED, run_seed
 
-SEEDS = 80
+SEEDS = 50
 
 
 @pytest.mark.slow

@@ -6,8 +6,8 @@ from tests.simulation import states_mutants as planted
 from tests.simulation.planted import Planted, planted_in
 from tests.simulation.states_world import Day, run_seed
 
-SEEDS = 10
-SEEDS_PER_TEST = 10
+SEEDS = 6
+SEEDS_PER_TEST = 6
 
 
 @pytest.mark.parametrize("seed", [1, 3])

@@ -384,4 +384,4 @@ def test_a_log_behaves_like_a_list_whatever_befalls_it() -> None:
 
 @pytest.mark.slow
 def test_a_log_behaves_like_a_list_for_longer() -> None:
-    run_state_machine_as_test(LogMachine, settings=settings(max_examples=120, stateful_step_count=100, print_blob=True))
+    run_state_machine_as_test(LogMachine, settings=settings(max_examples=60, stateful_step_count=100, print_blob=True))

@@ -271,4 +271,4 @@ def test_a_consumer_group_keeps_its_invariants() -> None:
 
 @pytest.mark.slow
 def test_a_consumer_group_keeps_its_invariants_for_long() -> None:
-    run_state_machine_as_test(ConsumerGroupMachine, settings=settings(max_examples=400, stateful_step_count=80))
+    run_state_machine_as_test(ConsumerGroupMachine, settings=settings(max_examples=200, stateful_step_count=80))

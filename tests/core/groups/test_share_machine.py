@@ -128,4 +128,4 @@ def test_a_share_group_keeps_its_invariants() -> None:
 
 @pytest.mark.slow
 def test_a_share_group_keeps_its_invariants_for_long() -> None:
-    run_state_machine_as_test(ShareGroupMachine, settings=settings(max_examples=400, stateful_step_count=80))
+    run_state_machine_as_test(ShareGroupMachine, settings=settings(max_examples=200, stateful_step_count=80))

@@ -9,7 +9,7 @@ from tests.core.raft.cluster import Cluster
 from tests.core.raft.mutants import MUTANTS, SUBTLE, Mutant
 
 DAYS = 20
-SEEDS = 1200
+SEEDS = 600
 SEEDS_PER_TEST = 60
 SEEDS_FOR_A_MUTANT = 400
 

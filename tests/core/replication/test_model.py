@@ -24,7 +24,7 @@ def test_with_unclean_elections_there_is_always_a_leader_and_copies_are_equal_in
 
 @pytest.mark.slow
 def test_the_promises_hold_over_many_lives() -> None:
-    for seed in range(SEEDS, 600):
+    for seed in range(SEEDS, 300):
         run(seed)
 
 
