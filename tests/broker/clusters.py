@@ -3,13 +3,14 @@
 Driven by the tests of a cluster beside it and by tests/simulation.
 """
 
+import errno
 from collections.abc import Mapping
 
 from millpond.app.broker import Broker
 from millpond.app.broker_settings import BrokerSettings
 from millpond.core.metadata.controller import NewTopic, create_topics
 from millpond.core.metadata.decisions import Refused
-from millpond.model.errors import MillpondError
+from millpond.model.errors import DiskFailed, MillpondError
 from millpond.testing import SimDisk, SimHost, Simulation
 from millpond.testing.hosts import HostDown
 
@@ -65,7 +66,12 @@ class Machine:
     async def start(self, **changes: object) -> Broker:
         """Returns when it is open to clients. HostDown when the machine does not live to see it."""
         self.broker = None
-        broker = await self.host.run(self._start(self.settings(**changes)))
+        try:
+            broker = await self.host.run(self._start(self.settings(**changes)))
+        except OSError as error:
+            if error.errno in (errno.EIO, errno.ENOSPC):  # before there was a log to say so
+                raise DiskFailed(str(error)) from error
+            raise
         self.broker = broker
         return broker
 
