@@ -13,7 +13,8 @@ from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from millpond.broker.drivers.queue_links import Depth, Looked, Lost, Saying
-from millpond.broker.drivers.queue_partition import KIND, Held, Taken, Want, parked_runs
+from millpond.broker.drivers.queue_partition import KIND, Held, Taken, Want
+from millpond.broker.drivers.queue_reader import parked_runs
 from millpond.broker.node import Node
 from millpond.broker.operations import share
 from millpond.core.delivery.delay_headers import told
