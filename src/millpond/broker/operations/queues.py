@@ -288,7 +288,12 @@ async def _settle_one(
         return error
 
 
-# How many there are
+# Who there is, and how many there are
+
+
+async def groups(node: Node, topic: Topic) -> list[str]:
+    """All that ever asked for messages of the topic, by whatever door, and were not deleted since."""
+    return sorted({key.group for key in await node.states.find(KIND, topic_id=topic.topic_id)})
 
 
 async def depths(node: Node, group: str, topic: Topic) -> list[Depth]:
