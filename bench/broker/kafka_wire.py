@@ -62,7 +62,7 @@ def producing(port: int, topic: str, *, records: int = 1) -> KafkaConversation:
     """One batch a request, kept as the topic says before it is answered."""
     batch = encode_values([MESSAGE] * records, timestamp=TimestampMs(time.time_ns() // 1_000_000))
     data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=batch)])
-    frame = _frame(ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[data]), PRODUCE_VERSION)
+    frame = frame_of(ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[data]), PRODUCE_VERSION)
     # length 4, correlation 4, tags 1; then one topic 1, its name 1 and more, one partition 1, its number 4
     return KafkaConversation(port, repeated(frame), len(frame), error_at=4 + 4 + 1 + 1 + 1 + len(topic) + 1 + 4)
 
@@ -76,7 +76,7 @@ def fetching(port: int, topic: str, *, records: int, wait_ms: int = 500) -> Kafk
         request = FetchRequest(
             max_wait_ms=wait_ms, min_bytes=1, max_bytes=1, topics=[FetchTopic(topic=topic, partitions=[part])]
         )
-        frames.append(_frame(request, FETCH_VERSION))
+        frames.append(frame_of(request, FETCH_VERSION))
     assert len({len(frame) for frame in frames}) == 1
     # length 4, correlation 4, tags 1, throttle 4, error 2, session 4; then as above
     error_at = 4 + 4 + 1 + 4 + 2 + 4 + 1 + 1 + len(topic) + 1 + 4
@@ -110,7 +110,7 @@ def _check_led(port: int, topic: str) -> None:
 
 def _created(connection: socket.socket, request: CreateTopicsRequest) -> CreateTopicsResponse:
     version = CREATE_TOPICS_VERSION
-    connection.sendall(_frame(request, version))
+    connection.sendall(frame_of(request, version))
     data = bytearray()
     while len(data) < _LENGTH.size or len(data) < _LENGTH.size + _LENGTH.unpack_from(data)[0]:
         data += receive(connection)
@@ -119,5 +119,5 @@ def _created(connection: socket.socket, request: CreateTopicsRequest) -> CreateT
     return decode(CreateTopicsResponse, frame, version, position)[0]
 
 
-def _frame(request: Message, version: int) -> bytes:
+def frame_of(request: Message, version: int) -> bytes:
     return b"".join(request_frame(request, version, correlation_id=1, client_id="bench"))

@@ -1,9 +1,10 @@
 """Millpond's queues over Kafka's wire: share fetches and acknowledgements, by a client that does nothing else.
 
-In batches, what was received is acknowledged along with asking for more, as stock share consumers do it; one by one,
-each acknowledgement is a request of its own, and waited for.
+What was received is acknowledged along with asking for more, as stock share consumers do it: the answer, which brings
+what comes next, tells that it was heard. `waits` is for who wants to know that first, and asks for more only then.
 """
 
+from collections.abc import Sequence
 from typing import TypeVar
 
 from bench.broker.driving import ANSWER_SECONDS_MAX, MARK
@@ -26,33 +27,34 @@ from millpond.protocol.messages.share_fetch import (
 GROUP = "bench"
 Answer = TypeVar("Answer", ShareFetchResponse, ShareAcknowledgeResponse)
 _ACCEPT = 1
-_WAIT_MS = 500
+WAIT_MS = 500
 _RECORD_LIMIT = 1
 
 
 class ShareReceiver:
-    def __init__(self, connection: BrokerConnection, topic_id: bytes, member: str, *, at_once: int) -> None:
+    def __init__(
+        self, connection: BrokerConnection, topic_id: bytes, member: str, *, at_once: int, waits: bool
+    ) -> None:
         """Use `open`."""
         self._connection = connection
         self._topic_id = topic_id
         self._member = member
         self._at_once = at_once
+        self._waits = waits
         self._epoch = 0
         self.held: list[tuple[int, int]] = []
         """Runs of offsets that were received, and not acknowledged."""
 
     @classmethod
-    async def open(cls, port: int, topic: str, member: str, *, at_once: int) -> "ShareReceiver":
+    async def open(cls, port: int, topic: str, member: str, *, at_once: int, waits: bool = False) -> "ShareReceiver":
         connection = await connect(port)
-        receiver = cls(connection, await topic_id_of(connection, topic), member, at_once=at_once)
+        receiver = cls(connection, await topic_id_of(connection, topic), member, at_once=at_once, waits=waits)
         await receiver.fetch(wait_ms=0)
         return receiver
 
     async def turn(self) -> int:
-        if self._at_once > 1:
-            return await self.fetch()
-        await self.fetch()
-        return await self._acknowledge()
+        acknowledged = await self.fetch()
+        return acknowledged + await self._acknowledge() if self._waits else acknowledged
 
     async def finish(self) -> None:
         assert not self.held, "every acknowledgement was answered"
@@ -60,31 +62,15 @@ class ShareReceiver:
     def close(self) -> None:
         self._connection.close()
 
-    async def fetch(self, *, wait_ms: int = _WAIT_MS) -> int:
+    async def fetch(self, *, wait_ms: int = WAIT_MS) -> int:
         """Acknowledges what it has, asks for more, and returns how many it acknowledged."""
-        batches = [
-            AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=[_ACCEPT])
-            for first, last in self.held
-        ]
-        part = FetchPartition(partition_index=0, acknowledgement_batches=batches)
-        is_named = bool(batches) or self._epoch == 0
-        request = ShareFetchRequest(
-            group_id=GROUP,
-            member_id=self._member,
-            share_session_epoch=self._epoch,
-            max_wait_ms=wait_ms,
-            min_bytes=1,
-            max_bytes=MIB,
-            max_records=self._at_once,
-            batch_size=self._at_once,
-            share_acquire_mode=_RECORD_LIMIT if self._at_once == 1 else 0,
-            topics=[FetchTopic(topic_id=self._topic_id, partitions=[part])] if is_named else [],
-            forgotten_topics_data=[],
+        request = fetch_request(
+            self._topic_id, self._member, self.held, epoch=self._epoch, at_once=self._at_once, wait_ms=wait_ms
         )
         answer = await self._ask(request, ShareFetchResponse)
         acknowledged, self.held = _count(self.held), []
         for found in (part for topic in answer.responses for part in topic.partitions):
-            _check(found.error_code or found.acknowledge_error_code)
+            check(found.error_code or found.acknowledge_error_code)
             self.held += [(each.first_offset, each.last_offset) for each in found.acquired_records]
             if bytes(found.records).count(MARK) < _count(self.held):
                 raise NotReady("fewer messages came than were announced")
@@ -106,13 +92,13 @@ class ShareReceiver:
         )
         answer = await self._ask(request, ShareAcknowledgeResponse)
         for settled in (part for topic in answer.responses for part in topic.partitions):
-            _check(settled.error_code)
+            check(settled.error_code)
         acknowledged, self.held = _count(self.held), []
         return acknowledged
 
     async def _ask(self, request: Message, response_class: type[Answer]) -> Answer:
         answer = await self._connection.ask(request, response_class, seconds_max=ANSWER_SECONDS_MAX)
-        _check(answer.error_code)
+        check(answer.error_code)
         self._epoch += 1
         return answer
 
@@ -127,10 +113,39 @@ async def topic_id_of(connection: BrokerConnection, topic: str) -> bytes:
     return answer.topics[0].topic_id
 
 
+def fetch_request(
+    topic_id: bytes,
+    member: str,
+    held: Sequence[tuple[int, int]],
+    *,
+    epoch: int,
+    at_once: int,
+    wait_ms: int = WAIT_MS,
+) -> ShareFetchRequest:
+    """Acknowledges what is held. The first request, of epoch 0, names the partition; others only to acknowledge."""
+    batches = [
+        AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=[_ACCEPT]) for first, last in held
+    ]
+    part = FetchPartition(partition_index=0, acknowledgement_batches=batches)
+    return ShareFetchRequest(
+        group_id=GROUP,
+        member_id=member,
+        share_session_epoch=epoch,
+        max_wait_ms=wait_ms,
+        min_bytes=1,
+        max_bytes=MIB,
+        max_records=at_once,
+        batch_size=at_once,
+        share_acquire_mode=_RECORD_LIMIT if at_once == 1 else 0,
+        topics=[FetchTopic(topic_id=topic_id, partitions=[part])] if batches or epoch == 0 else [],
+        forgotten_topics_data=[],
+    )
+
+
 def _count(held: list[tuple[int, int]]) -> int:
     return sum(last - first + 1 for first, last in held)
 
 
-def _check(code: int) -> None:
+def check(code: int) -> None:
     if code:
         raise NotReady(f"error {code}")

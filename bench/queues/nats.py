@@ -1,7 +1,7 @@
 """NATS JetStream as a queue: a stream that deletes what is acknowledged, and a consumer that is asked for messages.
 
 Each message is acknowledged by itself, as work queues demand; of those that came together the last one's
-acknowledgement is answered, and so tells of all.
+acknowledgement is answered, and so tells of all. In the same write more is asked for, so that nobody waits twice.
 """
 
 import re
@@ -52,9 +52,7 @@ class NatsReceiver:
         return cls(await Stream.over(greeted(port)), queue, at_once=at_once)
 
     async def turn(self) -> int:
-        if self._asked == 0:
-            self._asked = self._at_once
-            self._stream.write(self._more)
+        self._stream.write(self._asking())
         while not self._unacknowledged:
             await self._take_in()
             if self._asked == 0 and not self._unacknowledged:
@@ -64,11 +62,19 @@ class NatsReceiver:
         self._stream.write(
             b"".join(b"PUB %b 4\r\n+ACK\r\n" % place for place in others)
             + b"PUB %b %b 4\r\n+ACK\r\n" % (last, self._answers)
+            + self._asking()
         )
         answered = self._answered + 1
         while self._answered < answered:
             await self._take_in()
         return len(places)
+
+    def _asking(self) -> bytes:
+        """For more, unless all that was asked for is still to come."""
+        if self._asked > 0:
+            return b""
+        self._asked = self._at_once
+        return self._more
 
     async def _take_in(self) -> None:
         data = self._rest + await self._stream.read()

@@ -6,7 +6,7 @@ answer it, and writes with its next sync.
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from bench.broker.figures import Durability
@@ -20,10 +20,12 @@ from bench.queues.confluent import ConfluentReceiver
 from bench.queues.flowing import ConversationSender, Receiver, Sender
 from bench.queues.millpond import ShareReceiver
 from bench.queues.nats import NatsReceiver, make_work_queue
+from bench.queues.one_by_one import SingleReceiver
 from bench.queues.rabbitmq import RabbitReceiver
 from bench.queues.redis import RedisReceiver, make_group
 
 CONFLUENT: Final = "confluent-kafka"
+WAITING: Final = "acknowledgements waited for"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +47,9 @@ class QueueSystem:
     receive: Callable[[Place, int], Awaitable[Receiver]]
     """For the consumer of that number."""
     client: str = ""
-    """Of those who receive, where it is not the bench's own."""
-    is_batched_only: bool = False
+    """Of those who receive, where it is not the bench's own, or goes another way."""
+    is_batched: bool | None = None
+    """Whether it is measured only in batches, or only one by one; None: both."""
 
 
 def _make(server: Running, queue: str, durability: Durability) -> None:
@@ -66,7 +69,15 @@ async def _send_to_millpond(place: Place, durability: Durability) -> Sender:
 
 
 async def _share(place: Place, number: int) -> Receiver:
-    return await ShareReceiver.open(place.server.port, place.queue, f"member-{number}", at_once=place.at_once)
+    member = f"member-{number}"
+    if place.at_once == 1:
+        return await SingleReceiver.open(place.server.port, place.queue, member)
+    return await ShareReceiver.open(place.server.port, place.queue, member, at_once=place.at_once)
+
+
+async def _share_and_wait(place: Place, number: int) -> Receiver:
+    member = f"member-{number}"
+    return await ShareReceiver.open(place.server.port, place.queue, member, at_once=place.at_once, waits=True)
 
 
 async def _share_by_confluent(place: Place, number: int) -> Receiver:
@@ -106,26 +117,18 @@ async def _receive_from_rabbitmq(place: Place, number: int) -> Receiver:
 
 
 def ours() -> list[QueueSystem]:
-    millpond = Millpond()
+    shared = QueueSystem(
+        system=Millpond(),
+        durability=Durability.SYNCED,
+        setting="millpond.flush=group; acknowledgements synced before their answer",
+        make=_make,
+        send=_send_to_millpond,
+        receive=_share,
+    )
     return [
-        QueueSystem(
-            system=millpond,
-            durability=Durability.SYNCED,
-            setting="millpond.flush=group; acknowledgements synced before their answer",
-            make=_make,
-            send=_send_to_millpond,
-            receive=_share,
-        ),
-        QueueSystem(
-            system=millpond,
-            durability=Durability.SYNCED,
-            setting="millpond.flush=group; acknowledgements synced before their answer",
-            make=_make,
-            send=_send_to_millpond,
-            receive=_share_by_confluent,
-            client=CONFLUENT,
-            is_batched_only=True,
-        ),
+        shared,
+        replace(shared, receive=_share_and_wait, client=WAITING, is_batched=False),
+        replace(shared, receive=_share_by_confluent, client=CONFLUENT, is_batched=True),
     ]
 
 

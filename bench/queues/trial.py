@@ -75,7 +75,7 @@ class Trial:
 
     def run(self, stage: Stage) -> list[Figure]:
         """A peer that fails is left out from there on; Millpond may not fail."""
-        if self.failure or (self.measured.is_batched_only and stage.section != BATCHED.name):
+        if self.failure or self.measured.is_batched is (stage.section != BATCHED.name):
             return []
         try:
             return [self._measure(stage)]

@@ -9,6 +9,7 @@ import pytest
 from millpond.broker.drivers.partition import Partition
 from millpond.broker.drivers.queue_keeper import QueueKeeper
 from millpond.broker.drivers.queue_partition import QueuePartition, Taken, Want
+from millpond.broker.drivers.queue_reader import AHEAD_BYTES
 from millpond.broker.operations import share
 from millpond.core.delivery.headers import PRIORITY, TTL_MS
 from millpond.core.delivery.ledger import Change, Ledger, Verdict
@@ -17,6 +18,7 @@ from millpond.core.delivery.states import Outcome
 from millpond.model.ids import Offset, TimestampMs
 from millpond.protocol.records import NewRecord, encode_batch
 from millpond.storage.segment import Slice
+from millpond.storage.segments import Segments
 from millpond.testing import Simulation
 from tests.broker.clusters import Machine, SimCluster
 
@@ -190,14 +192,65 @@ def test_a_broker_whose_clock_went_back_opens_its_queues() -> None:
         assert simulation.run(run) == [0, 1]
 
 
-def test_a_take_of_one_message_reads_one_batch_however_many_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+def reads_noted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Sizes of what is read of partitions from now on."""
     sizes: list[int] = []
+    original = Partition.read
 
     def read(self: Partition, start: Offset, *, bytes_max: int) -> Slice:
         found = original(self, start, bytes_max=bytes_max)
         sizes.append(len(found.data))
         return found
 
+    monkeypatch.setattr(Partition, "read", read)
+    return sizes
+
+
+def test_takes_of_one_message_each_read_a_few_that_come_next_along(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(machine: Machine, partition: Partition) -> tuple[list[int], list[int]]:
+        for _ in range(300):
+            await append(machine, partition)
+        queue = await opened(machine, partition)
+        received = await receive(queue)  # looks at all
+        sizes.clear()
+        for _ in range(249):
+            received += await receive(queue)
+        return received, list(sizes)
+
+    sizes = reads_noted(monkeypatch)
+    received, read = on_a_broker(scenario)
+    assert received == list(range(250))
+    assert 1 <= len(read) <= 3
+    assert all(size <= AHEAD_BYTES for size in read)
+
+
+def test_a_take_of_all_there_is_reads_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(machine: Machine, partition: Partition) -> list[int]:
+        queue = await opened(machine, partition)
+        await append(machine, partition)
+        assert await receive(queue) == [0]
+        sizes.clear()
+        await append(machine, partition)
+        assert await receive(queue) == [1]
+        return list(sizes)
+
+    sizes = reads_noted(monkeypatch)
+    assert all(size < 100 for size in on_a_broker(scenario))
+
+
+def test_a_message_that_came_back_is_found_before_those_that_were_read_along() -> None:
+    async def scenario(machine: Machine, partition: Partition) -> list[int]:
+        for _ in range(20):
+            await append(machine, partition)
+        queue = await opened(machine, partition)
+        received = [*await receive(queue), *await receive(queue), *await receive(queue)]
+        await queue.acknowledge([Verdict(1, 1, Outcome.RELEASE)], holder="anna", delay_ms=0)
+        return received + await receive(queue) + await receive(queue)
+
+    assert on_a_broker(scenario) == [0, 1, 2, 1, 3]
+
+
+def test_what_compaction_has_replaced_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(machine: Machine, partition: Partition) -> list[int]:
         for _ in range(20):
             await append(machine, partition)
@@ -205,12 +258,15 @@ def test_a_take_of_one_message_reads_one_batch_however_many_wait(monkeypatch: py
         await receive(queue)
         sizes.clear()
         assert await receive(queue) == [1]
-        return sizes
+        assert not sizes
+        old, log = partition.log.segments.active, partition.log
+        replacement = log.segments.existing(old.base_offset, next_offset=old.next_offset)
+        monkeypatch.setattr(Segments, "holding", lambda self, offset: replacement)
+        assert await receive(queue) == [2]
+        return list(sizes)
 
-    original = Partition.read
-    monkeypatch.setattr(Partition, "read", read)
-    (size,) = on_a_broker(scenario)
-    assert size < 100
+    sizes = reads_noted(monkeypatch)
+    assert len(on_a_broker(scenario)) == 1
 
 
 def test_a_take_is_as_large_as_it_may_be_and_no_larger() -> None:

@@ -387,6 +387,16 @@ def test_a_wrong_group_is_told_so_and_not_begun(queue: Queue) -> None:
     assert stranger.group not in {each.group for each in queue.broker.broker.node.queues}
 
 
+def test_the_groups_of_a_queue_are_those_that_came(queue: Queue) -> None:
+    asked = f"{queue.path}/groups"
+    assert queue.door.done("GET", asked) == {"topic": queue.name, "groups": []}
+    other = Queue(queue.broker, queue.door, queue.name, group=f"others-{queue.name}")
+    for each in (queue, other):
+        assert each.receive() == []
+    Queue(queue.broker, queue.door, queue.name, group="strangers").stats()
+    assert queue.door.done("GET", asked)["groups"] == [other.group, queue.group]
+
+
 def test_an_unknown_queue_is_not_found(broker: InProcessBroker, door: Door) -> None:
     queue = Queue(broker, door, "nowhere")
     one = {"group": "g", "receipts": [receipt(stem(f"http:{0:032x}", 0), 0)]}
@@ -398,7 +408,7 @@ def test_an_unknown_queue_is_not_found(broker: InProcessBroker, door: Door) -> N
         ("redrive", {"group": "g"}),
     ):
         assert refused(queue, path, body) == (404, "unknown_topic_or_partition", "topic")
-    assert {door.get(f"{queue.path}/{path}").status for path in ("dlq", "stats?group=g")} == {404}
+    assert {door.get(f"{queue.path}/{path}").status for path in ("dlq", "groups", "stats?group=g")} == {404}
     internal = Queue(broker, door, "__share_group_state")
     assert refused(internal, "receive", {"group": "g"})[0] == 404
 

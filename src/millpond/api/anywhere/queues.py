@@ -302,6 +302,10 @@ async def _settle(node: Node, name: str, group: str, receipts: Sequence[str], sa
     return Settlement(leases, errors)
 
 
+async def groups(node: Node, name: str) -> list[str]:
+    return await queues.groups(node, find_queue(node, name))
+
+
 async def depths(node: Node, name: str, group: str) -> list[Depth]:
     """Of the partitions whose leader answered."""
     topic = find_queue(node, name)

@@ -1,6 +1,6 @@
 """What ShareFetch and ShareAcknowledge have in common: sessions, and acknowledgements as a ledger takes them."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import groupby, pairwise
 from typing import Final, NamedTuple, Protocol
@@ -14,6 +14,9 @@ from millpond.model.errors import InvalidRequest, MillpondError, NotLeader
 
 OFFSETS_MAX: Final = 1_000_000
 """In one acknowledgement that names a type for each."""
+
+_OUTCOMES: Final = tuple(Outcome)
+_RENEW: Final = int(Outcome.RENEW)
 
 # Codes that share consumers know what to do with; any other ends them.
 _UNDERSTOOD: Final = frozenset({2, 3, 6, 9, 29, 42, 56, 74, 78, 100, 103, 121})
@@ -67,9 +70,11 @@ def verdicts_of(topics: Iterable[Topic], *, renews: bool) -> Said:
                 continue
             at = PartitionId(topic.topic_id, part.partition_index)
             try:
-                verdicts = [each for batch in part.acknowledgement_batches for each in _verdicts(batch, renews=renews)]
-                said.verdicts.setdefault(at, []).extend(verdicts)
-                _check_order(said.verdicts[at])
+                verdicts = said.verdicts.setdefault(at, [])
+                for batch in part.acknowledgement_batches:
+                    verdicts += _verdicts(batch, renews=renews)
+                if len(verdicts) > 1:
+                    _check_order(verdicts)
             except InvalidRequest as error:
                 said.refused[at] = error
     for at in said.refused:
@@ -77,24 +82,25 @@ def verdicts_of(topics: Iterable[Topic], *, renews: bool) -> Said:
     return said
 
 
-def _verdicts(batch: Batch, *, renews: bool) -> Iterator[Verdict]:
+def _verdicts(batch: Batch, *, renews: bool) -> list[Verdict]:
     first, last, types = batch.first_offset, batch.last_offset, batch.acknowledge_types
     count = last - first + 1
     if not 0 <= first <= last or len(types) not in (1, count) or (len(types) > 1 and count > OFFSETS_MAX):
         raise InvalidRequest(
             f"offsets {first} to {last} with {len(types)} types; allowed is one for all of them, or one for each"
         )
-    most = Outcome.RENEW if renews else Outcome.REJECT
-    if wrong := [each for each in types if not Outcome.GAP <= each <= most]:
+    most = _RENEW if renews else _RENEW - 1
+    if wrong := [each for each in types if not 0 <= each <= most]:
         raise InvalidRequest(f"acknowledgement type {wrong[0]}; allowed are {Outcome.GAP:d} to {most:d} here")
     if len(types) == 1:
-        yield Verdict(first, last, Outcome(types[0]))
-        return
+        return [Verdict(first, last, _OUTCOMES[types[0]])]
+    verdicts = []
     at = first
     for kind, run in groupby(types):
         size = sum(1 for _ in run)
-        yield Verdict(at, at + size - 1, Outcome(kind))
+        verdicts.append(Verdict(at, at + size - 1, _OUTCOMES[kind]))
         at += size
+    return verdicts
 
 
 def _check_order(verdicts: Sequence[Verdict]) -> None:

@@ -6,16 +6,16 @@ Driven by queues.py, and by a timer of its own.
 """
 
 import asyncio
-from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 from millpond.broker.drivers.partition import Partition
 from millpond.broker.drivers.queue_keeper import QueueKeeper, Then
+from millpond.broker.drivers.queue_reader import QueueReader, batches_in, parked_runs
 from millpond.broker.drivers.states import StateKey, States
 from millpond.core.delivery.encoding import decode
-from millpond.core.delivery.headers import NEITHER, Mentioned, is_expired, lane_of, mentioned
+from millpond.core.delivery.headers import is_expired, lane_of
 from millpond.core.delivery.lanes import Offer
 from millpond.core.delivery.ledger import Delivery, Ledger, Verdict
 from millpond.core.delivery.runs import Run
@@ -24,21 +24,10 @@ from millpond.core.delivery.states import Doomed, Lane, Outcome
 from millpond.model.errors import CoordinatorUnavailable, FencedState, MillpondError, NotLeader
 from millpond.model.ids import Offset
 from millpond.model.instant import Instant
-from millpond.model.limits import MIB
 from millpond.model.ports import Clock, Rng
 from millpond.protocol.records import BatchHeader, Record, decode_batch, parse_header
 
 KIND: Final = "share"
-ADMITTED_BYTES_MAX: Final = MIB
-"""Looked at in one go, in groups that look at each message."""
-READ_BYTES_A_MESSAGE: Final = 256
-"""Read for each further message that is wanted: for one, its batch, and not all that waits behind it."""
-DECODED_MAX: Final = 8
-"""Batches whose records are at hand, for those who take them one by one."""
-MENTIONED_MAX: Final = 1_000
-"""Batches of which it is known whether any message has a time to live."""
-HEADERS_COUNTED_MAX: Final = 1_000
-"""Batches that are looked through to tell how many messages there are where some are parked."""
 PAUSE_SECONDS: Final = 1.0
 """Before the dead-letter topic is tried again."""
 
@@ -107,9 +96,7 @@ class QueuePartition:
         """Who waits to take, the longest first, and `_wakes` when each last looked, which never falls along them."""
         self._watchers: dict[asyncio.Future[None], None] = {}
         self._wakes = 0
-        self._decoded: OrderedDict[int, list[Record]] = OrderedDict()
-        self._mentions: OrderedDict[int, Mentioned] = OrderedDict()
-        """By base offset."""
+        self._reader = QueueReader(partition)
         self.failure: MillpondError | None = None
         """Why it is over, once it is."""
 
@@ -199,11 +186,10 @@ class QueuePartition:
         """How many messages and bytes it came to; all that were left where the next batch is too large for them.
         Else something of the offer is gone from the ledger in any case."""
         ledger = self._ledger
-        further = min(count_left, offer.last - offer.first + 1) - 1
-        bytes_max = min(bytes_left, 1 + further * READ_BYTES_A_MESSAGE)
-        data = self.partition.read(Offset(offer.first), bytes_max=bytes_max).data
+        ready = offer.last - offer.first + 1
+        data = self._reader.read(offer.first, wanted=min(count_left, ready), ready=ready, bytes_max=bytes_left)
         count = size = 0
-        for position, header in _batches(data):
+        for position, header in batches_in(data):
             first, last = max(offer.first, header.base_offset), min(offer.last, header.last_offset)
             if first > last or count >= count_left:
                 break
@@ -217,7 +203,7 @@ class QueuePartition:
                 last = min(last, first + count_left - count - 1)
             gone = (
                 self._expired(data, position, header, first, last)
-                if self._mentioned(data, position, header).ttl
+                if self._reader.mentioned(data, position, header).ttl
                 else ()
             )
             for offset in gone:
@@ -234,22 +220,13 @@ class QueuePartition:
 
     def _expired(self, data: memoryview, position: int, header: BatchHeader, first: int, last: int) -> list[int]:
         """Messages of a batch that have outlived their time."""
-        records = self._decode(header.base_offset, data[position : position + header.size])
+        records = self._reader.decode(header.base_offset, data[position : position + header.size])
         wall_ms, ttl_ms_max = self._shared.clock.wall_ms(), self._shared.ttl_ms_max
         return [
             each.offset
             for each in records
             if first <= each.offset <= last and is_expired(each, wall_ms=wall_ms, ttl_ms_max=ttl_ms_max)
         ]
-
-    def _mentioned(self, data: memoryview, position: int, header: BatchHeader) -> Mentioned:
-        found = self._mentions.get(header.base_offset)
-        if found is None:
-            found = NEITHER if header.is_control else mentioned(data, position, header)
-            self._mentions[header.base_offset] = found
-            if len(self._mentions) > MENTIONED_MAX:
-                self._mentions.popitem(last=False)
-        return found
 
     def _admit(self) -> bool:
         """Lets more messages in; whether there were any."""
@@ -264,13 +241,13 @@ class QueuePartition:
         if room <= 0:
             return False
         now_ms = self._shared.clock.wall_ms()
-        part = self.partition.read(Offset(ledger.frontier), bytes_max=ADMITTED_BYTES_MAX)
-        for position, header in _batches(part.data):
-            if not self.settings.is_ordered_by_key and not self._mentioned(part.data, position, header).priority:
+        data = self._reader.look(ledger.frontier, is_next=not ledger.ready)
+        for position, header in batches_in(data):
+            if not self.settings.is_ordered_by_key and not self._reader.mentioned(data, position, header).priority:
                 written = min(header.max_timestamp, now_ms)
                 ledger.admit_plain(header.base_offset, header.last_offset, written_wall_ms=written)
             elif not header.is_control:
-                for record in decode_batch(part.data, position):
+                for record in decode_batch(data, position):
                     if record.offset >= ledger.frontier:
                         lane, written = lane_of(record.headers), min(record.timestamp, now_ms)
                         ledger.admit(record.offset, lane=lane, key=record.key, written_wall_ms=written)
@@ -283,20 +260,12 @@ class QueuePartition:
         found: dict[int, Record] = {
             record.offset: record
             for base, batch in taken.batches.items()
-            for record in self._decode(base, batch)
+            for record in self._reader.decode(base, batch)
             if record.offset in attempts
         }
         for offset in attempts.keys() - found.keys():
             self._ledger.skip(offset, offset)
         return [(found[offset], attempt) for offset, attempt in attempts.items() if offset in found]
-
-    def _decode(self, base: int, batch: memoryview) -> list[Record]:
-        records = self._decoded.get(base)
-        if records is None:
-            records = self._decoded[base] = decode_batch(batch)
-            if len(self._decoded) > DECODED_MAX:
-                self._decoded.popitem(last=False)
-        return records
 
     # What became of them
 
@@ -522,29 +491,6 @@ def _settle(waiter: "asyncio.Future[None]", failure: Exception | None) -> None:
         waiter.set_result(None)
     else:
         waiter.set_exception(failure)
-
-
-def parked_runs(partition: Partition, first: int, end: int) -> Iterator[tuple[int, int]]:
-    """Offsets of notes on delayed messages, where a topic has any; of the first so many batches."""
-    at, seen = max(first, partition.log.start_offset), 0
-    while partition.config.delay and at < end and seen < HEADERS_COUNTED_MAX:
-        part = partition.read(Offset(at), bytes_max=ADMITTED_BYTES_MAX)
-        for _, header in _batches(part.data):
-            seen += 1
-            if header.is_control:
-                yield max(at, header.base_offset), min(header.last_offset, end - 1)
-        if part.next_offset <= at:
-            return
-        at = part.next_offset
-
-
-def _batches(data: memoryview) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of each; the log has checked them."""
-    position = 0
-    while position < len(data):
-        header = parse_header(data, position)
-        yield position, header
-        position += header.size
 
 
 def _between(first: int, last: int, gone: Collection[int]) -> list[tuple[int, int]]:

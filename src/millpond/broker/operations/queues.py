@@ -13,7 +13,8 @@ from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from millpond.broker.drivers.queue_links import Depth, Looked, Lost, Saying
-from millpond.broker.drivers.queue_partition import KIND, Held, Taken, Want, parked_runs
+from millpond.broker.drivers.queue_partition import KIND, Held, Taken, Want
+from millpond.broker.drivers.queue_reader import parked_runs
 from millpond.broker.node import Node
 from millpond.broker.operations import share
 from millpond.core.delivery.delay_headers import told
@@ -287,7 +288,12 @@ async def _settle_one(
         return error
 
 
-# How many there are
+# Who there is, and how many there are
+
+
+async def groups(node: Node, topic: Topic) -> list[str]:
+    """All that ever asked for messages of the topic, by whatever door, and were not deleted since."""
+    return sorted({key.group for key in await node.states.find(KIND, topic_id=topic.topic_id)})
 
 
 async def depths(node: Node, group: str, topic: Topic) -> list[Depth]:

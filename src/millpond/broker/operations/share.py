@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+from millpond.broker.drivers.partition import end_wait
 from millpond.broker.drivers.queue_partition import QueuePartition, Taken, Want
 from millpond.broker.node import Node
 from millpond.core.delivery.ledger import Verdict
@@ -110,7 +111,7 @@ async def wait(queues: Sequence[QueuePartition], deadline: float, *, takes: bool
     """Until one of them may have messages, or that time. Who `takes` has to take from them then, or to pass it on."""
     loop = asyncio.get_running_loop()
     waiter = loop.create_future()
-    timer = loop.call_at(deadline, _end_wait, waiter)
+    timer = loop.call_at(deadline, end_wait, waiter)
     for queue in queues:
         queue.add_waiter(waiter, takes=takes)
     try:
@@ -119,11 +120,6 @@ async def wait(queues: Sequence[QueuePartition], deadline: float, *, takes: bool
         timer.cancel()
         for queue in queues:
             queue.remove_waiter(waiter)
-
-
-def _end_wait(waiter: "asyncio.Future[None]") -> None:
-    if not waiter.done():
-        waiter.set_result(None)
 
 
 async def settle(
@@ -206,7 +202,7 @@ def begin(
 ) -> Begun | None:
     """Settles, and then takes what there is now. None, and nothing is done, where a queue has to be opened first."""
     queues: dict[PartitionId, QueuePartition] = {}
-    for at in (*verdicts, *partitions):
+    for at in {**verdicts, **dict.fromkeys(partitions)} if verdicts else partitions:
         partition = node.find("", at.topic_id, at.partition)
         queue = None if isinstance(partition, MillpondError) else node.queues.open_at(group, partition)
         if queue is None:

@@ -78,6 +78,10 @@ class Lanes:
 
     def next(self, *, wall_ms: int) -> Offer | None:
         """Not taken yet: `remove` and `served` say that it was."""
+        high, normal, low = self._runs
+        if not high.size and not low.size:  # as in most queues
+            first = normal.first
+            return None if first is None else Offer(first.first, first.last, Lane.NORMAL)
         filled = [lane for lane in LANES if self._runs[lane].size]
         if not filled:
             return None

@@ -270,17 +270,19 @@ class Ledger:
         first, last, lane = offer
         self._lanes.remove(first, last)
         self._lanes.served(lane, last - first + 1)
+        until_ms = now.monotonic_ms + lock_ms
         deliveries = []
-        for piece in self._attempted(first, last):
-            attempt = piece.value + 1
-            leased = Leased(attempt, lane, holder, lock_ms, now.monotonic_ms + lock_ms)
-            self._set(piece.first, piece.last, leased)
-            deliveries.append(Delivery(piece.first, piece.last, attempt))
-            self.counts["delivered" if attempt == 1 else "redelivered"] += len(piece)
+        for at, until, attempts in self._attempted(first, last):
+            attempt = attempts + 1
+            self._replace(at, until, Leased(attempt, lane, holder, lock_ms, until_ms))
+            deliveries.append(Delivery(at, until, attempt))
+            self.counts["delivered" if attempt == 1 else "redelivered"] += until - at + 1
         return deliveries
 
     def _attempted(self, first: int, last: int) -> list[Run[int]]:
         """These messages by how often they were handed out."""
+        if first >= self.end:
+            return [Run(first, last, 0)]
         pieces = []
         at = first
         for run in self._open.overlapping(first, last):
@@ -304,14 +306,14 @@ class Ledger:
     ) -> None:
         """All of them or, where the holder has not all of them (any more), none."""
         self.tick(now)
-        verdicts = list(verdicts)
         pieces = [(self._held_runs(each, holder), each.outcome) for each in verdicts]
         for runs, outcome in pieces:
             for first, last, state in runs:
+                if outcome is Outcome.ACCEPT or outcome is Outcome.GAP:  # as nearly all are
+                    self._set(first, last, None)
+                    self.counts["accepted"] += last - first + 1
+                    continue
                 match outcome:
-                    case Outcome.ACCEPT | Outcome.GAP:
-                        self._set(first, last, None)
-                        self.counts["accepted"] += last - first + 1
                     case Outcome.RELEASE:
                         self._give_back(first, last, state, now, delay_ms=delay_ms, reason=reason or "released")
                     case Outcome.REJECT:
@@ -324,14 +326,15 @@ class Ledger:
     def held(self, first: int, last: int, *, holder: str) -> list[Run[Leased]]:
         """What the holder has of these messages."""
         return [
-            Run(each.first, each.last, each.value)
-            for each in self._open.overlapping(first, last)
-            if isinstance(each.value, Leased) and each.value.holder == holder
+            Run(at, until, state)
+            for at, until, state in self._open.overlapping(first, last)
+            if isinstance(state, Leased) and state.holder == holder
         ]
 
     def _held_runs(self, verdict: Verdict, holder: str) -> list[Run[Leased]]:
-        found = self.held(verdict.first, verdict.last, holder=holder)
-        if sum(map(len, found)) != verdict.last - verdict.first + 1:
+        first, last, _ = verdict
+        found = self.held(first, last, holder=holder)
+        if sum([until - at + 1 for at, until, _ in found]) != last - first + 1:
             raise LeaseLost(
                 f"offsets {verdict.first} to {verdict.last} are not, or no longer, leased to who says so: "
                 "the lease ran out, or they were acknowledged before; what is not done will be delivered again"
@@ -424,7 +427,8 @@ class Ledger:
         if first < self.end:
             for run in self._open.overlapping(first, last):
                 self._note_left(run)
-        self.end = max(self.end, last + 1)
+        if last >= self.end:
+            self.end = last + 1
         if state is None:
             self._open.clear(first, last)
         else:
@@ -433,14 +437,16 @@ class Ledger:
         self._changes.append(Change(first, last, state))
 
     def _note_left(self, run: Run[State]) -> None:
-        if isinstance(run.value, Leased):
-            holder, count = run.value.holder, len(run)
+        first, last, state = run
+        count = last - first + 1
+        if isinstance(state, Leased):
+            held = self._held
             self.leased -= count
-            self._held[holder] -= count
-            if not self._held[holder]:
-                del self._held[holder]
-        elif isinstance(run.value, Doomed):
-            self.doomed_count -= len(run)
+            left = held[state.holder] = held[state.holder] - count
+            if not left:
+                del held[state.holder]
+        elif isinstance(state, Doomed):
+            self.doomed_count -= count
 
     def _note_state(self, first: int, last: int, state: State) -> None:
         match state:

@@ -61,11 +61,15 @@ class Runs(Generic[Value]):
 
     def overlapping(self, first: int, last: int) -> list[Run[Value]]:
         """What lies within, cut at both ends."""
-        begin, end = self._touched(first, last)
-        return [
-            Run(max(first, self._firsts[index]), min(last, self._lasts[index]), self._values[index])
-            for index in range(begin, end)
-        ]
+        firsts, lasts = self._firsts, self._lasts
+        begin = bisect_left(lasts, first)
+        end = bisect_right(firsts, last, begin)
+        found = [*map(Run, firsts[begin:end], lasts[begin:end], self._values[begin:end])]
+        if found and found[0].first < first:
+            found[0] = Run(first, found[0].last, found[0].value)
+        if found and found[-1].last > last:
+            found[-1] = Run(found[-1].first, last, found[-1].value)
+        return found
 
     def set(self, first: int, last: int, value: Value) -> None:
         """Whatever was there before."""
@@ -124,7 +128,7 @@ class Runs(Generic[Value]):
     def _touched(self, first: int, last: int) -> tuple[int, int]:
         """Indexes of the runs that overlap, as a half-open range."""
         begin = bisect_left(self._lasts, first)
-        return begin, max(begin, bisect_right(self._firsts, last))
+        return begin, bisect_right(self._firsts, last, begin)
 
     def _remove(self, begin: int, end: int) -> None:
         del self._firsts[begin:end], self._lasts[begin:end], self._values[begin:end]

@@ -117,6 +117,12 @@ class PartitionDepth(Struct):
     """Nothing from here on was ever delivered."""
 
 
+class QueueGroups(Struct):
+    topic: str
+    groups: list[str]
+    """All that ever asked for messages of the queue, by whatever door, and were not deleted since."""
+
+
 class QueueStats(Struct):
     topic: str
     group: str
@@ -252,6 +258,11 @@ def _settled(call: Call, settlement: Settlement) -> object:
     return problem(status_of(first), code_of(first), settlement.told(), field=field, results=results)
 
 
+async def groups(call: Call) -> QueueGroups:
+    name = call.names["topic"]
+    return QueueGroups(name, await queues.groups(call.services.node, name))
+
+
 async def stats(call: Call) -> QueueStats:
     name, group = call.names["topic"], call.query.group
     found = await queues.depths(call.services.node, name, group)
@@ -314,6 +325,13 @@ ROUTES = (
         handler=extend,
         body=Extension,
         answer=Settled,
+    ),
+    Route(
+        method="GET",
+        path=f"{_QUEUE}/groups",
+        summary="Which groups receive of a queue",
+        handler=groups,
+        answer=QueueGroups,
     ),
     Route(
         method="GET",

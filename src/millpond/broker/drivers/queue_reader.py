@@ -1,0 +1,128 @@
+"""What a queue reads of its partition's log: to look at messages, and to hand them out.
+
+Consumers that take one message at a time come for neighbours. So where more wait than one of them wants, a few that
+come next are read along and copied, and the way through the log's index is gone once for all of them. What was looked
+at because nothing else was left is what comes next as well.
+
+Invariant: what is given out was checked when it was read, is below the high watermark, and in the segment that holds it
+now: what compaction has replaced since is read again.
+Driven by queue_partition.py, in one epoch of the partition's leader; it never asks for what the log has lost.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import Final
+
+from millpond.broker.drivers.partition import Partition
+from millpond.core.delivery.headers import NEITHER, Mentioned, mentioned
+from millpond.model.ids import Offset
+from millpond.model.limits import MIB
+from millpond.protocol.records import BatchHeader, Record, decode_batch, parse_header
+from millpond.storage.segment import Segment, Slice
+
+LOOKED_AT_BYTES_MAX: Final = MIB
+"""Looked at in one go."""
+READ_BYTES_A_MESSAGE: Final = 256
+"""Read for each further message that is wanted: for one, its batch, and not all that waits behind it."""
+AHEAD_BYTES: Final = 8 * 1024
+"""Read along where more wait than are wanted."""
+DECODED_MAX: Final = 8
+"""Batches whose records are at hand, for those who take them one by one."""
+MENTIONED_MAX: Final = 1_000
+"""Batches of which it is known whether any message has a time to live."""
+HEADERS_COUNTED_MAX: Final = 1_000
+"""Batches that are looked through to tell how many messages there are where some are parked."""
+
+
+class QueueReader:
+    def __init__(self, partition: Partition) -> None:
+        self._partition = partition
+        self._ahead = memoryview(b"")
+        """Batches that were read along."""
+        self._ahead_in: Segment | None = None
+        self._ahead_first = self._ahead_end = 0
+        self._at = self._offset = 0
+        """A batch of them, and its first offset: those that come next are behind it."""
+        self._decoded: OrderedDict[int, list[Record]] = OrderedDict()
+        self._mentions: OrderedDict[int, Mentioned] = OrderedDict()
+        """By base offset."""
+
+    def read(self, first: int, *, wanted: int, ready: int, bytes_max: int) -> memoryview:
+        """Batches from the one that holds an offset on: one at least, and perhaps fewer, or more, than are wanted."""
+        if self._ahead_first <= first < self._ahead_end:
+            if self._ahead_in is self._partition.log.segments.holding(Offset(first)):
+                return self._from_ahead(first)
+            self._forget_ahead()
+        size = min(bytes_max, 1 + (wanted - 1) * READ_BYTES_A_MESSAGE)
+        if size >= AHEAD_BYTES or ready <= wanted:
+            return self._partition.read(Offset(first), bytes_max=size).data
+        part = self._partition.read(Offset(first), bytes_max=AHEAD_BYTES)
+        return self._keep_ahead(first, part) if part.data else part.data
+
+    def look(self, first: int, *, is_next: bool) -> memoryview:
+        """As much as is looked at in one go; perhaps because nothing that was looked at is left to hand out."""
+        part = self._partition.read(Offset(first), bytes_max=LOOKED_AT_BYTES_MAX)
+        if is_next and 0 < len(part.data) <= AHEAD_BYTES:
+            return self._keep_ahead(first, part)
+        return part.data
+
+    def _keep_ahead(self, first: int, part: Slice) -> memoryview:
+        # A copy, so that a segment that is deleted meanwhile is not held for those that nobody takes.
+        self._ahead = memoryview(bytes(part.data))
+        self._ahead_in = self._partition.log.segments.holding(Offset(first))
+        self._at, self._offset = 0, parse_header(self._ahead).base_offset
+        self._ahead_first, self._ahead_end = self._offset, part.next_offset
+        return self._ahead
+
+    def _from_ahead(self, first: int) -> memoryview:
+        if first < self._offset:  # one that was handed out before, and came back
+            self._at, self._offset = 0, self._ahead_first
+        header = parse_header(self._ahead, self._at)
+        while header.next_offset <= first:
+            self._at += header.size
+            header = parse_header(self._ahead, self._at)
+        self._offset = header.base_offset
+        return self._ahead[self._at :]
+
+    def _forget_ahead(self) -> None:
+        self._ahead, self._ahead_in, self._ahead_first, self._ahead_end = memoryview(b""), None, 0, 0
+
+    def mentioned(self, data: memoryview, position: int, header: BatchHeader) -> Mentioned:
+        found = self._mentions.get(header.base_offset)
+        if found is None:
+            found = NEITHER if header.is_control else mentioned(data, position, header)
+            self._mentions[header.base_offset] = found
+            if len(self._mentions) > MENTIONED_MAX:
+                self._mentions.popitem(last=False)
+        return found
+
+    def decode(self, base: int, batch: memoryview) -> list[Record]:
+        records = self._decoded.get(base)
+        if records is None:
+            records = self._decoded[base] = decode_batch(batch)
+            if len(self._decoded) > DECODED_MAX:
+                self._decoded.popitem(last=False)
+        return records
+
+
+def parked_runs(partition: Partition, first: int, end: int) -> Iterator[tuple[int, int]]:
+    """Offsets of notes on delayed messages, where a topic has any; of the first so many batches."""
+    at, seen = max(first, partition.log.start_offset), 0
+    while partition.config.delay and at < end and seen < HEADERS_COUNTED_MAX:
+        part = partition.read(Offset(at), bytes_max=LOOKED_AT_BYTES_MAX)
+        for _, header in batches_in(part.data):
+            seen += 1
+            if header.is_control:
+                yield max(at, header.base_offset), min(header.last_offset, end - 1)
+        if part.next_offset <= at:
+            return
+        at = part.next_offset
+
+
+def batches_in(data: memoryview) -> Iterator[tuple[int, BatchHeader]]:
+    """Position and header of each; the log has checked them."""
+    position = 0
+    while position < len(data):
+        header = parse_header(data, position)
+        yield position, header
+        position += header.size
