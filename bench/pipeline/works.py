@@ -13,9 +13,11 @@ from typing import Final, NamedTuple
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
+from bench.pipeline.pure import PureSource
 from bench.pipeline.ready import ReadySource
 from millpond.client.blocking import Admin, Producer
 from millpond.pipeline.generating import Load, arrivals
+from millpond.pipeline.kernel import KERNEL
 from millpond.pipeline.metrics import VALUE_SCHEMA
 
 PLAIN: Final = "metrics"
@@ -81,7 +83,8 @@ class Works:
         self._rows = rows
         self._sizes = sizes
         self._number = 0
-        spark.dataSource.register(ReadySource)
+        for source in (ReadySource, PureSource):
+            spark.dataSource.register(source)
 
     def prepare(self) -> None:
         """The topic with headers, and the same data as files; pairs to be written are kept in memory."""
@@ -93,6 +96,12 @@ class Works:
         self._pairs = plain.select("key", "value").persist()
         self._pairs.count()
 
+    def sweep(self) -> None:
+        """The JVM's memory."""
+        jvm = self._spark.sparkContext._jvm
+        assert jvm is not None
+        jvm.System.gc()
+
     @property
     def _parquet(self) -> str:
         return str(self._folder / "parquet")
@@ -102,7 +111,7 @@ class Works:
         engines = ("millpond", "kafka") if has_kafka else ("millpond",)
         for engine in (*engines, "parquet"):
             yield Job(COUNT, engine, partial(self._count, self._frame(engine, PLAIN)))
-        for engine in (*engines, "ready", "parquet"):
+        for engine in (*engines, "ready", *(["pure"] if KERNEL else []), "parquet"):
             yield Job(READ, engine, noop(self._frame(engine, PLAIN)))
         for engine in engines:
             yield Job(READ_PACKED, engine, noop(self._frame(engine, PACKED)))
