@@ -1,7 +1,7 @@
 """The ceiling: a data source that has its Arrow batches ready, and does nothing but hand them over.
 
-They hold the same rows as the topic that others read, in as many partitions, so that whatever rows of several sizes cost
-Spark is on both sides. They lie in files that are mapped into memory, one for each task.
+They hold the same rows as the topic that others read, in as many partitions, so that whatever rows of several sizes
+cost Spark is on both sides. They lie in files that are mapped into memory, one for each task.
 """
 
 from collections.abc import Iterator, Sequence
