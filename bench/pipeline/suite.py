@@ -2,9 +2,9 @@
 
 Beside them stand a source that has its Arrow batches ready, which is the ceiling, and the same data as Parquet. All do
 the same work in turns, in one session on `local[2]`, and the median of the ratios of neighbours counts. The CPU is that
-of Spark's JVM and its Python workers; the broker's is not counted. A first round is for the compilers. What a work came
-to is printed when it ends; one that fails is named, and the others go on. The connector is fetched by Maven, where that
-is installed.
+of Spark's JVM and its Python workers; the broker's is not counted. First rounds are for the compilers. What a work
+came to is printed when it ends; one that fails is named, and the others go on. The connector is fetched by Maven, where
+that is installed.
 Driven by bench/__main__.py.
 """
 
@@ -35,6 +35,7 @@ from bench.pipeline.works import (
     READ,
     READ_HEADERS,
     READ_PACKED,
+    READ_READY,
     ROLL_UP,
     ROLL_UP_TAGS,
     SINK,
@@ -62,13 +63,15 @@ class Scale:
     name: str
     rows: int
     rounds: int
+    compiling_rounds: int
+    """Before those that count."""
     micro_batches: int
     work_seconds_max: float
     """No round of a work is begun after so long: where others use the machine there are fewer, and one at least."""
 
 
-FULL = Scale(name="full", rows=1_000_000, rounds=5, micro_batches=40, work_seconds_max=35)
-QUICK = Scale(name="quick", rows=4_000, rounds=1, micro_batches=2, work_seconds_max=10)
+FULL = Scale(name="full", rows=1_000_000, rounds=15, compiling_rounds=3, micro_batches=40, work_seconds_max=40)
+QUICK = Scale(name="quick", rows=4_000, rounds=1, compiling_rounds=1, micro_batches=2, work_seconds_max=10)
 
 
 class Run(NamedTuple):
@@ -90,7 +93,7 @@ def measure(console: Console, place: Workspace, *, quick: bool, works_named: str
     with place.directory() as folder, BrokerProcess(folder / "broker", "--http", "off") as broker:
         sizes = fill(broker.bootstrap, scale.rows, scale.micro_batches * SMALL_ROWS)
         with _spark(jars, folder / "spark.log") as spark:
-            works = Works(spark, broker.bootstrap, folder, scale.rows, sizes)
+            works = Works(spark, broker.bootstrap, folder, scale.rows)
             works.prepare()
             bench = _Bench(console, works, scale, has_kafka=bool(jars), works_named=works_named)
             bench.measure_all()
@@ -158,18 +161,21 @@ class _Bench:
                     self._console.print(f"  {line}", markup=False)
 
     def _in_turns(self, jobs: Sequence[Job]) -> list[str]:
-        """As many rounds of one work as there is time for; an engine that fails is left out from there on."""
+        """As many rounds of one work as there is time for; an engine that fails is left out from there on.
+
+        Every other round goes backwards, so that nobody always comes after the same one.
+        """
         began = time.monotonic()
         left = list(jobs)
-        for turn in range(self._scale.rounds + 1):
-            if turn > 1 and time.monotonic() - began > self._scale.work_seconds_max:
+        for turn in range(self._scale.compiling_rounds + self._scale.rounds):
+            if turn > self._scale.compiling_rounds and time.monotonic() - began > self._scale.work_seconds_max:
                 break
-            for job in list(left):
+            for job in list(reversed(left) if turn % 2 else left):
                 took = self._tried(f"{job.what}, {job.engine}", partial(self._timed, job))
                 if took is None:
                     left.remove(job)
                     self.runs.pop((job.what, job.engine), None)
-                elif turn:
+                elif turn >= self._scale.compiling_rounds:
                     self.runs[job.what, job.engine].append(took)
         return [self._line(job) for job in left]
 
@@ -213,8 +219,9 @@ def _wanted() -> Iterator[tuple[str, str, str, Target | None]]:
     ceiling = Target("ratio", least=0.8 if KERNEL else 0.6)
     yield COUNT, "millpond", "kafka", None
     yield READ, "millpond", "kafka", Target("ratio", least=1.2)
-    yield READ, "millpond", "ready", ceiling
     yield READ, "millpond", "parquet", None
+    yield READ_READY, "millpond", "ready", ceiling
+    yield READ_READY, "pure", "ready", Target("ratio", least=0.6)
     yield READ_PACKED, "millpond", "kafka", Target("ratio", least=1.2)
     yield READ_HEADERS, "millpond", "kafka", Target("ratio", least=1.2)
     yield ROLL_UP, "millpond", "kafka", Target("ratio", least=3.5)
@@ -231,7 +238,7 @@ def _ratios(runs: Runs, count: int) -> Iterator[Row]:
         if ours and theirs:
             yield Row(
                 section="rows per CPU second",
-                name=what if mine == "millpond" else f"{what}, {mine.partition(', ')[2]}",
+                name=what if mine == "millpond" else f"{what}, {mine.removeprefix('millpond, ')}",
                 value=_rate(ours, count),
                 unit="M",
                 raw=_rate(theirs, count),

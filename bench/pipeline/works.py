@@ -13,9 +13,11 @@ from typing import Final, NamedTuple
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
-from bench.pipeline.ready import ReadySource
+from bench.pipeline.pure import PureSource
+from bench.pipeline.ready import ReadySource, make_ready
 from millpond.client.blocking import Admin, Producer
 from millpond.pipeline.generating import Load, arrivals
+from millpond.pipeline.kernel import KERNEL
 from millpond.pipeline.metrics import VALUE_SCHEMA
 
 PLAIN: Final = "metrics"
@@ -33,6 +35,7 @@ WITHOUT_TAGS: Final = VALUE_SCHEMA.removesuffix(", tags map<string,string>")
 
 COUNT: Final = "count"
 READ: Final = "read, 7 columns"
+READ_READY: Final = "read, 7 columns, beside ready batches"
 READ_PACKED: Final = "read, 7 columns, zstd"
 READ_HEADERS: Final = "read, 8 columns, 2 headers each"
 ROLL_UP: Final = "JSON to a roll-up, 4 fields"
@@ -74,19 +77,20 @@ def fill(bootstrap: str, rows: int, small_rows: int) -> Sizes:
 
 
 class Works:
-    def __init__(self, spark: SparkSession, bootstrap: str, folder: Path, rows: int, sizes: Sizes) -> None:
+    def __init__(self, spark: SparkSession, bootstrap: str, folder: Path, rows: int) -> None:
         self._spark = spark
         self._bootstrap = bootstrap
         self._folder = folder
         self._rows = rows
-        self._sizes = sizes
         self._number = 0
-        spark.dataSource.register(ReadySource)
+        for source in (ReadySource, PureSource):
+            spark.dataSource.register(source)
 
     def prepare(self) -> None:
         """The topic with headers, and the same data as files; pairs to be written are kept in memory."""
         plain = self._topic("millpond", PLAIN)
         plain.write.parquet(self._parquet)
+        make_ready(Path(self._parquet), self._ready)
         header = [sql.struct(sql.lit(name).alias("key"), sql.lit(b"0123456789abcdef").alias("value")) for name in "ab"]
         rows = plain.select("key", "value", "partition", sql.array(*header).alias("headers"))
         self._write("millpond", rows, WITH_HEADERS, {"kafka.batch.size": BATCH_BYTES})
@@ -97,13 +101,19 @@ class Works:
     def _parquet(self) -> str:
         return str(self._folder / "parquet")
 
+    @property
+    def _ready(self) -> Path:
+        return self._folder / "ready"
+
     def jobs(self, *, has_kafka: bool) -> Iterator[Job]:
         """All engines of one work follow each other."""
         engines = ("millpond", "kafka") if has_kafka else ("millpond",)
         for engine in (*engines, "parquet"):
             yield Job(COUNT, engine, partial(self._count, self._frame(engine, PLAIN)))
-        for engine in (*engines, "ready", "parquet"):
+        for engine in (*engines, "parquet"):
             yield Job(READ, engine, noop(self._frame(engine, PLAIN)))
+        for engine in ("millpond", "ready", "pure") if KERNEL else ("millpond", "ready"):
+            yield Job(READ_READY, engine, noop(self._frame(engine, PLAIN)))
         for engine in engines:
             yield Job(READ_PACKED, engine, noop(self._frame(engine, PACKED)))
         for engine in engines:
@@ -126,10 +136,9 @@ class Works:
     def _frame(self, engine: str, topic: str) -> DataFrame:
         if engine == "parquet":
             return self._spark.read.parquet(self._parquet)
-        if engine != "ready":
-            return self._topic(engine, topic)
-        sizes = {"keyBytes": self._sizes.key_bytes, "valueBytes": self._sizes.value_bytes, "rows": self._rows}
-        return self._spark.read.format("ready").options(**sizes).load()
+        if engine == "ready":
+            return self._spark.read.format(engine).option("folder", str(self._ready)).load()
+        return self._topic(engine, topic)
 
     def _count(self, frame: DataFrame) -> None:
         assert frame.count() == self._rows

@@ -241,3 +241,16 @@ def test_a_variable_switches_it_off() -> None:
 def test_the_library_is_not_older_than_its_source() -> None:
     source = kernel.LIBRARY.with_name("kernel.c")
     assert kernel.LIBRARY.stat().st_mtime >= source.stat().st_mtime, "build it anew: make kernel"
+
+
+@needs_kernel
+@pytest.mark.parametrize("size", [6_000, 6_080, 6_144, 6_151, 12_300, 18_500, 100_003])
+def test_checksums_of_large_batches_are_right(size: int) -> None:
+    batch = bytearray(encode_batch([NewRecord(bytes(number * 7 % 251 for number in range(size)))]))
+    with patch.object(decode, "_decode", None):  # nothing is left to the pure code
+        found = rows(bytes(batch))
+    assert found == pure_rows(bytes(batch))
+    for place in range(CRC_START, len(batch), 997):
+        batch[place] ^= 1
+        assert rows(bytes(batch)) == pure_rows(bytes(batch))
+        batch[place] ^= 1

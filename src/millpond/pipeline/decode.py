@@ -1,10 +1,9 @@
 """Record batches to an Arrow record batch, column by column: what a message costs is a few numpy operations' share.
 
-The compiled kernel does it where there is one (kernel.py). Where there is none, and for whatever it leaves alone, only
-where a record begins is found in Python, record by record, because each record says where the next one is; and not even
-that where all records of a batch are of one size. From there on every field is read of all records at once. Keys and
-values are cut out by Arrow: their boundaries, in order, make one array over the bytes as they came, of which every
-third element or so is a key or a value, and `take` copies those.
+The compiled kernel does it where there is one (kernel.py). Where there is none, and for whatever it leaves alone, it is
+found for all records at once where they begin (boundaries.py), and from there on every field is read of all of them at
+once. Keys and values are cut out by Arrow: their boundaries, in order, make one array over the bytes as they came, of
+which every third element or so is a key or a value, and `take` copies those.
 
 Invariant: `decode_batches` gives exactly the messages that `decode_batch` finds in the same bytes, or raises what it
 raises. Whatever looks odd here is left to it. Pure. Driven by reading.py.
@@ -21,15 +20,14 @@ import pyarrow.compute as pc
 from millpond.model.errors import BatchTooLarge, MalformedBatch
 from millpond.model.limits import HEADERS_PER_RECORD_MAX, MIB
 from millpond.model.ports import Buffer
+from millpond.pipeline.boundaries import records
 from millpond.pipeline.columns import HEADER, TIMESTAMP, TYPES, arrow_schema
 from millpond.pipeline.kernel import CONTENT_BYTES_MAX, KERNEL, Decoded
 from millpond.pipeline.varints import VARLONG_BYTES_MAX, Bytes, Mask, Numbers, Unreadable, read
 from millpond.protocol.compression import Codec, decompress
 from millpond.protocol.records import HEADER_BYTES, BatchHeader, check_batch, decode_batch, parse_header
-from millpond.protocol.records.kernel import RECORD_BYTES_MIN, TIMESTAMP_DISTANCE_MAX
+from millpond.protocol.records.kernel import TIMESTAMP_DISTANCE_MAX
 
-ALIKE_MIN: Final = 8
-"""Fewer records than this are not worth a look at whether they are all of one size."""
 _MICROSECONDS: Final = 1000
 _TIMESTAMP_MS_MAX: Final = (2**63 - 1) // _MICROSECONDS
 
@@ -212,66 +210,6 @@ class _Content:
         return np.repeat(np.array(numbers, np.int64), self.counts)
 
 
-def _record_starts(content: _Content) -> Numbers:
-    raw = content.data.data
-    found: list[Numbers] = []
-    for header, start, end in zip(content.headers, content.starts, content.ends, strict=True):
-        count = header.record_count
-        if count * RECORD_BYTES_MIN > end - start:
-            raise Unreadable
-        alike = _alike(content.data, start, end, count) if count >= ALIKE_MIN else None
-        found.append(np.array(_chased(raw, start, end, count), np.int64) if alike is None else alike)
-    return np.concatenate(found)
-
-
-def _alike(data: Bytes, start: int, end: int, count: int) -> Numbers | None:
-    """Where records begin that are all of one size; None where they are not."""
-    size, rest = divmod(end - start, count)
-    if rest:
-        return None
-    starts = np.arange(start, end, size, dtype=np.int64)
-    try:
-        lengths, after = read(data, starts)
-    except Unreadable:  # they are of several sizes after all, and this is the middle of one
-        return None
-    return starts if bool((after + lengths == starts + size).all()) else None
-
-
-def _chased(raw: memoryview, start: int, end: int, count: int) -> list[int]:
-    """From each record's length to the next record: the one loop over records."""
-    starts = [0] * count
-    place = start
-    try:
-        for number in range(count):
-            starts[number] = place
-            byte = raw[place]
-            if byte < 0x80:
-                place += (byte >> 1) + 1
-            elif (second := raw[place + 1]) < 0x80:
-                place += ((byte & 0x7F | second << 7) >> 1) + 2
-            else:
-                place = _after_long(raw, place)
-            if place > end:
-                raise Unreadable
-    except IndexError:
-        raise Unreadable from None
-    if place != end:
-        raise Unreadable
-    return starts
-
-
-def _after_long(raw: memoryview, place: int) -> int:
-    length = shift = 0
-    while shift < 35:
-        byte = raw[place]
-        place += 1
-        length |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return place + (length >> 1)
-        shift += 7
-    raise Unreadable
-
-
 # The fields of all records
 
 
@@ -300,9 +238,7 @@ class _Fields(NamedTuple):
 
 def _read_fields(content: _Content, *, with_headers: bool) -> _Fields:
     data = content.data
-    lengths, place = read(data, _record_starts(content))
-    ends = place + lengths
-    _check((lengths >= 0) & (ends <= len(data)))
+    place, ends = records(data, content.starts, content.ends, content.counts.tolist())
     deltas_ms, place = read(data, place + 1, bytes_max=VARLONG_BYTES_MAX)
     _check((deltas_ms <= TIMESTAMP_DISTANCE_MAX) & (deltas_ms >= -TIMESTAMP_DISTANCE_MAX - 1))
     deltas, place = read(data, place)
@@ -370,9 +306,9 @@ def _read_headers(data: Bytes, place: Numbers, ends: Numbers, counts: Numbers) -
 
 
 def _timestamps(content: _Content, deltas_ms: Numbers) -> Numbers:
-    for header in content.headers:
-        _check(abs(header.base_timestamp) <= TIMESTAMP_DISTANCE_MAX)
-    times = content.each([header.base_timestamp for header in content.headers]) + deltas_ms
+    bases = [header.base_timestamp for header in content.headers]
+    _check(max(map(abs, bases)) <= TIMESTAMP_DISTANCE_MAX)
+    times = content.each(bases) + deltas_ms
     if any(header.is_log_append_time for header in content.headers):
         by_log = content.each([header.is_log_append_time for header in content.headers])
         times = np.where(by_log, content.each([header.max_timestamp for header in content.headers]), times)

@@ -19,6 +19,7 @@ Mask = NDArray[np.bool_]
 VARINT_BYTES_MAX: Final = 5
 VARLONG_BYTES_MAX: Final = 10
 _MORE: Final = 0x80
+_SIGNED: Final = {size: np.dtype(f"i{size}") for size in (1, 2, 8)}
 
 
 class Unreadable(Exception):
@@ -29,12 +30,25 @@ def read(data: Bytes, at: Numbers, *, bytes_max: int = VARINT_BYTES_MAX) -> tupl
     """The numbers that begin at these places, and the places after them."""
     # Clipped, because a place behind the end is found out when the record's end does not fit.
     first = data.take(at, mode="clip")
-    if not (first & _MORE).any():
-        return _unzigzag(first.astype(np.uint64)), at + 1
-    raw = (first & 0x7F).astype(np.uint64)
-    width = np.ones(len(at), np.int64)
-    left = np.flatnonzero(first & _MORE)
-    for place in range(1, bytes_max):
+    if first.max(initial=0) < _MORE:
+        return _unzigzag(first).astype(np.int64), at + 1
+    # Nearly all that do not fit in one byte fit in two: both are read of all of them, without a look at which need it.
+    has_second = first >> 7
+    second = data.take(at + 1, mode="clip") * has_second
+    numbers = _unzigzag(second.astype(np.uint16) << 7 | first & 0x7F).astype(np.int64)
+    after = at + has_second
+    after += 1
+    if second.max() >= _MORE:
+        long = np.flatnonzero(second & _MORE)
+        numbers[long], after[long] = _read_long(data, at[long], bytes_max)
+    return numbers, after
+
+
+def _read_long(data: Bytes, at: Numbers, bytes_max: int) -> tuple[Numbers, Numbers]:
+    raw = np.zeros(len(at), np.uint64)
+    width = np.zeros(len(at), np.int64)
+    left = np.arange(len(at))
+    for place in range(bytes_max):
         byte = data.take(at[left] + place, mode="clip")
         raw[left] |= (byte & 0x7F).astype(np.uint64) << np.uint64(7 * place)
         width[left] += 1
@@ -45,12 +59,12 @@ def read(data: Bytes, at: Numbers, *, bytes_max: int = VARINT_BYTES_MAX) -> tupl
             break
     if len(left) or (bytes_max == VARINT_BYTES_MAX and (raw >> np.uint64(32)).any()):
         raise Unreadable
-    return _unzigzag(raw), at + width
+    return _unzigzag(raw).astype(np.int64), at + width
 
 
-def _unzigzag(raw: NDArray[np.uint64]) -> Numbers:
-    sign: Numbers = -(raw & np.uint64(1)).astype(np.int64)
-    return (raw >> np.uint64(1)).astype(np.int64) ^ sign
+def _unzigzag(raw: NDArray[Any]) -> NDArray[Any]:
+    """In as many bits as they came in, as if these had a sign."""
+    return ((raw >> 1) ^ -(raw & 1)).view(_SIGNED[raw.itemsize])
 
 
 def widths(numbers: Numbers) -> Numbers:
