@@ -16,7 +16,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from importlib import import_module
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from millpond.api.cluster.door import ClusterDoor, Unwelcome
 from millpond.api.kafka.context import Connection, Context
@@ -26,9 +26,10 @@ from millpond.broker.drivers.doorkeeper import Session
 from millpond.broker.node import Node
 from millpond.model.errors import ControllerUnavailable, MalformedMessage
 from millpond.model.ports import Buffer
+from millpond.model.values import dataclass
 from millpond.protocol.messages.compiler import Decoder, Encoder, decoder, encode, encoder
 from millpond.protocol.messages.fields import Message
-from millpond.protocol.messages.headers import RequestHeader, parse_request_header, response_header_version
+from millpond.protocol.messages.headers import RequestHeader, response_header_version, split_request_header
 from millpond.protocol.messages.registry import API_VERSIONS_KEY
 from millpond.telemetry.requests import ApiFacts, FindErrors, RequestFacts, error_finder
 
@@ -41,7 +42,8 @@ Handler = Callable[[Node, Any, Context], "Message | Awaitable[Message] | Soon | 
 Answer = list[Buffer]
 
 
-class _Route(NamedTuple):
+@dataclass(slots=True)
+class _Route:
     """One version of an API, with all that is looked up for each of its requests."""
 
     decode: Decoder
@@ -61,20 +63,23 @@ class Dispatcher:
         self.facts = RequestFacts()
         self._door = door
         self._node: Node | None = None
+        self._loop: asyncio.AbstractEventLoop
+        """Held: Python 3.11 asks the system for the number of the process whenever it is asked for the running loop."""
         self._now_ns = now_ns
         self._routes: dict[tuple[int, int], _Route] = {}
 
     def open(self, node: Node) -> None:
         """From now on clients are answered."""
         self._node = node
+        self._loop = asyncio.get_running_loop()
 
     def handle(self, frame: memoryview, connection: Connection) -> Answer | Awaitable[Answer | None] | None:
         began_ns = self._now_ns()
         try:
-            header, position = parse_request_header(frame)
-            api_key, version, number, client_id = header
+            api_key, version, number, client_id, position = split_request_header(frame)
             route, node = self._routes.get((api_key, version)) or self._load(api_key, version), self._node
             if route is None or node is None:
+                header = RequestHeader(api_key, version, number, client_id)
                 return self._unserved(header, frame, position, connection)
             request, _ = route.decode(frame, position)
         except MalformedMessage:
@@ -88,7 +93,7 @@ class Dispatcher:
             route.facts.unanswered += 1
             return None
         if isinstance(answer, Soon):
-            future: asyncio.Future[Answer | None] = asyncio.get_running_loop().create_future()
+            future: asyncio.Future[Answer | None] = self._loop.create_future()
             if answer.wait(partial(self._make, answer, future, number, route, began_ns, connection)):
                 return future
             answer = answer.make()
@@ -115,7 +120,7 @@ class Dispatcher:
             else:
                 assert isinstance(answer, Awaitable)
                 later = self._later(answer, number, route, began_ns, connection)
-                task = asyncio.get_running_loop().create_task(later)
+                task = self._loop.create_task(later)
                 if isinstance(answer, Coroutine):  # where the connection goes before it begins, Python would warn of it
                     task.add_done_callback(lambda _: answer.close())
                 _hand_on(task, future)

@@ -155,7 +155,22 @@ def finish_now(pending: Sequence[Pending]) -> list[Produced] | None:
     return produced
 
 
-def after_kept(pending: Sequence[Pending], until: float, then: Ended) -> bool:
+class Deadline:
+    """When copies have been waited for long enough: from when that is first asked for, which most requests never do."""
+
+    __slots__ = ("_at", "_timeout_ms")
+
+    def __init__(self, timeout_ms: int) -> None:
+        self._timeout_ms = timeout_ms
+        self._at: float | None = None
+
+    def at(self) -> float:
+        if self._at is None:
+            self._at = time_is_up(self._timeout_ms)
+        return self._at
+
+
+def after_kept(pending: Sequence[Pending], deadline: Deadline, then: Ended) -> bool:
     """Has `then` called once, when all that was appended may be kept, or cannot be: time for `finish_now`.
 
     False, and no call, where nothing is left to wait for.
@@ -173,7 +188,7 @@ def after_kept(pending: Sequence[Pending], until: float, then: Ended) -> bool:
         then = _when_all_have_ended(then, len(waits))
     for partition, appended, by_all in waits:
         if by_all:
-            partition.after_visible(appended, then, until=until)
+            partition.after_visible(appended, then, until=deadline.at())
         else:
             partition.log.after_sync(appended, then)
     return bool(waits)

@@ -180,7 +180,7 @@ class DecoderWriter:
                 source.put(f"raise Malformed(f'{title} claims {{{count}}} bytes; {{limit - p}} are left')")
             match field.kind:
                 case Kind.STRING:
-                    source.put(f"{target} = str(b[p:{end}], 'utf-8')")
+                    source.put(f"{target} = b[p:{end}].tobytes().decode()")
                 case Kind.DATA:
                     source.put(f"{target} = bytes(b[p:{end}])")
                 case _:

@@ -33,7 +33,7 @@ def answer(node: Node, request: FetchRequest, context: Context) -> Soon | Awaita
     if request.session_epoch > 0:
         return FetchResponse(error_code=_FETCH_SESSION_ID_NOT_FOUND)
     broker, broker_epoch = _replica(request)
-    if broker not in (NO_REPLICA, context.broker):
+    if broker != NO_REPLICA and broker != context.broker:
         error = NotABroker(
             f"the request says it is broker {broker}'s, and the connection has not proved to be that broker"
         )

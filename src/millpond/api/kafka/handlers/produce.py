@@ -14,13 +14,13 @@ from millpond.api.kafka.context import Context
 from millpond.api.kafka.soon import Soon
 from millpond.broker.node import Node
 from millpond.broker.operations.produce import (
+    Deadline,
     Pending,
     Produced,
     after_kept,
     begin,
     finish,
     finish_now,
-    time_is_up,
 )
 from millpond.model.errors import (
     InvalidAcks,
@@ -53,8 +53,8 @@ def answer(
     if request.acks:
         produced = finish_now(pending)
         if produced is None:
-            until = time_is_up(request.timeout_ms)
-            return Soon(partial(after_kept, pending, until), partial(_answer, request, pending, until))
+            deadline = Deadline(request.timeout_ms)
+            return Soon(partial(after_kept, pending, deadline), partial(_answer, request, pending, deadline))
         return _response(request, produced)
     if any(each.error for each in pending):
         context.connection.close()  # the only way to tell a client that wants no answer
@@ -95,14 +95,14 @@ def _is_zstd(part: PartitionProduceData) -> bool:
 
 
 def _answer(
-    request: ProduceRequest, pending: list[Pending], until: float
+    request: ProduceRequest, pending: list[Pending], deadline: Deadline
 ) -> Awaitable[ProduceResponse] | ProduceResponse:
     produced = finish_now(pending)
-    return _finish(request, pending, until) if produced is None else _response(request, produced)
+    return _finish(request, pending, deadline) if produced is None else _response(request, produced)
 
 
-async def _finish(request: ProduceRequest, pending: list[Pending], until: float) -> ProduceResponse:
-    return _response(request, await finish(pending, until=until))
+async def _finish(request: ProduceRequest, pending: list[Pending], deadline: Deadline) -> ProduceResponse:
+    return _response(request, await finish(pending, until=deadline.at()))
 
 
 def _response(request: ProduceRequest, produced: list[Produced]) -> ProduceResponse:
