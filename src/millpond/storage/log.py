@@ -52,9 +52,6 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _NO_MORE_FILES = (errno.EMFILE, errno.ENFILE)
 
 
-_new_tuple = tuple.__new__  # as a NamedTuple's own constructor, at half its cost: there is one for each append
-
-
 class Appended(NamedTuple):
     base_offset: Offset
     last_offset: Offset
@@ -162,7 +159,7 @@ class Log:
             batch = bytearray(batch)
             stamp(batch, base_offset=base_offset, leader_epoch=leader_epoch)
         self._write(batch, header, base_offset, leader_epoch)
-        return _new_tuple(Appended, (base_offset, self.next_offset - 1, self.truncations, False))
+        return tuple.__new__(Appended, (base_offset, self.next_offset - 1, self.truncations, False))
 
     def append_replicated(self, batches: Buffer) -> Appended:
         """Batches from the leader, with the offsets and epochs it gave them; the first must be the next one here.
