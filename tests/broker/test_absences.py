@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from millpond.api.kafka.context import Context
 from millpond.api.kafka.handlers.metadata import answer
 from millpond.broker.drivers.absences import Absences, Known
 from millpond.broker.drivers.listed import BACK_SOON_MS
@@ -12,6 +11,7 @@ from millpond.protocol.messages.metadata import MetadataRequest, MetadataRequest
 from millpond.testing import Simulation, simulate
 from tests.broker.clusters import Machine, SimCluster
 from tests.broker.test_replication import leader_of, send, unique, until, values_on
+from tests.broker.unconnected import asked_by_nobody
 
 PATIENT = {
     "broker.session.timeout.ms": "1800000",
@@ -146,8 +146,7 @@ async def test_who_asks_for_a_leader_that_is_gone_is_told_of_the_next(cluster: S
 
 async def _ask(machine: Machine, request: MetadataRequest) -> MetadataResponse:
     assert machine.broker is not None
-    context = Context(12, None, "", close=lambda: None, answer_alone=lambda: None, when_lost=lambda _: None)
-    found = answer(machine.broker.node, request, context)
+    found = answer(machine.broker.node, request, asked_by_nobody(12))
     return found if isinstance(found, MetadataResponse) else await found
 
 

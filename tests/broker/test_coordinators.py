@@ -1,10 +1,9 @@
 """Who looks after a group: all brokers name the same one, and a moment of doubt leaves nobody without offsets."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from itertools import count
 
-from millpond.api.kafka.context import Context
 from millpond.api.kafka.handlers import find_coordinator
 from millpond.app.broker import Broker
 from millpond.broker.drivers.groups import JUST_GONE_MS
@@ -16,6 +15,7 @@ from millpond.protocol.messages.find_coordinator import FindCoordinatorRequest, 
 from tests.broker.clusters import Machine, SimCluster
 from tests.broker.test_cluster import until
 from tests.broker.test_movement import with_brokers
+from tests.broker.unconnected import asked_by_nobody
 
 GROUP_KEY = 0
 MANY = {"offsets.topic.num.partitions": "6", "offsets.topic.replication.factor": "3"}
@@ -26,19 +26,9 @@ def broker_of(machine: Machine) -> Broker:
     return machine.broker
 
 
-def _nothing() -> None:
-    """No connection is behind these requests."""
-
-
-def _ignore(then: Callable[[], object]) -> None:
-    """Nor will one be lost."""
-
-
 async def find(machine: Machine, group: str) -> FindCoordinatorResponse:
-    context = Context(version=3, client_id="", host="", close=_nothing, answer_alone=_nothing, when_lost=_ignore)
-    answer = find_coordinator.answer(
-        broker_of(machine).node, FindCoordinatorRequest(key=group, key_type=GROUP_KEY), context
-    )
+    request = FindCoordinatorRequest(key=group, key_type=GROUP_KEY)
+    answer = find_coordinator.answer(broker_of(machine).node, request, asked_by_nobody(3))
     return await machine.host.run(_awaited(answer)) if isinstance(answer, Awaitable) else answer
 
 

@@ -15,7 +15,7 @@ FRAME_BYTES_MAX = 1 << 20
 
 
 def reader(scratch_bytes: int = SCRATCH_BYTES) -> FrameReader:
-    return FrameReader(memoryview(bytearray(scratch_bytes)), frame_bytes_max=FRAME_BYTES_MAX)
+    return FrameReader(bytearray(scratch_bytes), frame_bytes_max=FRAME_BYTES_MAX)
 
 
 def feed(frames: FrameReader, data: bytes, *, frames_per_turn: int = 1_000) -> list[memoryview]:
@@ -110,7 +110,7 @@ def test_a_length_that_is_not_whole_is_a_frame_begun() -> None:
 
 
 def test_bytes_that_are_not_looked_at_survive_the_scratch_being_used_by_others() -> None:
-    scratch = memoryview(bytearray(SCRATCH_BYTES))
+    scratch = bytearray(SCRATCH_BYTES)
     mine = FrameReader(scratch, frame_bytes_max=100)
     assert [bytes(frame) for frame in feed(mine, framed(b"one", b"two", b"three"), frames_per_turn=1)] == [b"one"]
     scratch[:] = b"!" * SCRATCH_BYTES

@@ -33,7 +33,7 @@ def test_a_request_is_answered(loop: str) -> None:
 
 def test_an_answer_of_several_pieces_is_one_frame(loop: str) -> None:
     def handle(frame: memoryview, connection: Connection) -> Answer:
-        return (b"head ", bytearray(b"middle "), frame)
+        return [b"head ", bytearray(b"middle "), frame]
 
     async def scenario() -> None:
         async with serving(handle) as server, await Client.connect(server) as client:

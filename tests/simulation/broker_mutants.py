@@ -13,6 +13,7 @@ from millpond.core.metadata.image import Image
 from millpond.core.metadata.internal_topics import CONSUMER_OFFSETS
 from millpond.model.ids import LeaderEpoch
 from millpond.model.ports import Buffer
+from millpond.protocol.records import BatchHeader
 from millpond.storage.log import Appended
 from millpond.storage.producers import ProducerStates
 from tests.simulation.broker_world import TOPIC
@@ -50,8 +51,8 @@ def give_producer_ids_without_keeping_the_block(patch: pytest.MonkeyPatch) -> No
 
 
 def show_consumers_what_is_not_synced(patch: pytest.MonkeyPatch) -> None:
-    def append(self: Partition, batch: Buffer) -> Appended:
-        appended = original(self, batch)
+    def append(self: Partition, batch: Buffer, header: BatchHeader | None = None) -> Appended:
+        appended = original(self, batch, header)
         self.high_watermark = self.log.next_offset
         self.wake()
         return appended

@@ -32,6 +32,7 @@ from millpond.model.errors import NotLeader
 from millpond.model.ids import LeaderEpoch, Offset
 from millpond.model.ports import Buffer
 from millpond.protocol.messages.fetch import PartitionData
+from millpond.protocol.records import BatchHeader
 from millpond.storage.commit import Ended
 from millpond.storage.log import Appended, Log
 from millpond.storage.producers import ProducerStates
@@ -51,8 +52,8 @@ def acknowledge_before_the_leader_has_synced(patch: pytest.MonkeyPatch) -> None:
     async def wait_kept(self: Log, appended: Appended) -> None:
         pass
 
-    def append(self: Partition, batch: Buffer) -> Appended:
-        appended = original(self, batch)
+    def append(self: Partition, batch: Buffer, header: BatchHeader | None = None) -> Appended:
+        appended = original(self, batch, header)
         self._note_kept()
         return appended
 
@@ -134,10 +135,10 @@ def find_no_difference_between_logs(patch: pytest.MonkeyPatch) -> None:
 def go_on_in_the_epoch_of_an_earlier_leader(patch: pytest.MonkeyPatch) -> None:
     """So that nobody can tell what one wrote from what the other did."""
 
-    def append(self: Partition, batch: Buffer) -> Appended:
+    def append(self: Partition, batch: Buffer, header: BatchHeader | None = None) -> Appended:
         epoch, self.leader_epoch = self.leader_epoch, max(self.log.epochs.latest, LeaderEpoch(0))
         try:
-            return original(self, batch)
+            return original(self, batch, header)
         finally:
             self.leader_epoch = epoch
 

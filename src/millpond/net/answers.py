@@ -6,12 +6,12 @@ Driven by connection.py.
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable
 
 from millpond.model.ports import Buffer
 from millpond.net.frames import LENGTH, LENGTH_BYTES
 
-Answer = list[Buffer] | tuple[Buffer, ...]
+Answer = list[Buffer]
 """The pieces of one frame's body, in order; views must be of bytes."""
 
 Later = Awaitable[Answer | None]
@@ -30,8 +30,8 @@ class Batch:
         self.frame_count = 0
         self.size_bytes = 0
 
-    def add(self, answer: Sequence[Buffer]) -> None:
-        length = sum(map(len, answer))
+    def add(self, answer: Answer) -> None:
+        length = len(answer[0]) if len(answer) == 1 else sum(map(len, answer))
         pieces = self.pieces
         pieces.append(_pack_length(length))
         pieces.extend(answer)
@@ -40,29 +40,27 @@ class Batch:
 
 
 class AnswerQueue:
-    __slots__ = ("_waiting", "held_bytes")
+    __slots__ = ("held_bytes", "waiting")
 
     def __init__(self) -> None:
-        self._waiting: deque[tuple[AnswerFuture | Answer, int]] = deque()
+        self.waiting: deque[tuple[AnswerFuture | Answer, int]] = deque()
+        """For others to look whether there are any, and how many."""
         self.held_bytes = 0
         """By requests that wait for their answer, or answers for their turn."""
 
-    def __len__(self) -> int:
-        return len(self._waiting)
-
     def put(self, answer: AnswerFuture | Answer, *, held_bytes: int) -> None:
-        self._waiting.append((answer, held_bytes))
+        self.waiting.append((answer, held_bytes))
         self.held_bytes += held_bytes
 
     def is_first(self, answer: AnswerFuture) -> bool:
-        return bool(self._waiting) and self._waiting[0][0] is answer
+        return bool(self.waiting) and self.waiting[0][0] is answer
 
     def take_ready(self, batch: Batch) -> AnswerFuture | None:
         """Moves the answers whose turn it is. Raises what a handler raised, once those before it have been moved.
 
         Returns whose turn it is then.
         """
-        waiting = self._waiting
+        waiting = self.waiting
         while waiting:
             answer, held_bytes = waiting[0]
             if isinstance(answer, asyncio.Future):
@@ -80,7 +78,7 @@ class AnswerQueue:
 
     def take_all(self) -> list[tuple[AnswerFuture, int]]:
         """Those that wait for a handler, with the bytes each one holds; nothing is left."""
-        left = [(answer, held) for answer, held in self._waiting if isinstance(answer, asyncio.Future)]
-        self._waiting.clear()
+        left = [(answer, held) for answer, held in self.waiting if isinstance(answer, asyncio.Future)]
+        self.waiting.clear()
         self.held_bytes = 0
         return left

@@ -23,7 +23,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         """Use `open_connection`."""
         self._on_frame = on_frame
         self._on_lost = on_lost
-        self._reader = FrameReader(memoryview(bytearray(SCRATCH_BYTES)), frame_bytes_max=frame_bytes_max)
+        self._reader = FrameReader(bytearray(SCRATCH_BYTES), frame_bytes_max=frame_bytes_max)
         self._transport: asyncio.Transport
         self._lost = False
 

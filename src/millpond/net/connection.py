@@ -29,6 +29,9 @@ FRAMES_PER_TURN_MAX = 64
 TAKEN_BYTES_MIN = 64 * 1024
 """A peer that takes this much within `write_seconds` is on a thin line, and may go on."""
 
+JOINED_BYTES_MAX = 64 * 1024
+"""Up to here answers are copied into one piece: with many small ones that costs less than to write each by itself."""
+
 # Why nothing is read and nothing handed over, as bits.
 IN_FLIGHT, WRITING, MEMORY, TURN, ENDING = 1, 2, 4, 8, 16
 
@@ -41,7 +44,7 @@ class Shared:
     limits: NetworkLimits
     facts: NetworkFacts
     memory: MemoryBudget
-    scratch: memoryview
+    scratch: bytearray
     handle: Callable[[memoryview, "Connection"], Answer | Later | None]
     admit: Callable[["Connection"], bool]
     """Whether there is room for one more."""
@@ -161,7 +164,7 @@ class Connection(asyncio.BufferedProtocol):
             self._close_if_done()
 
     def _close_if_done(self) -> None:
-        if self._paused & ENDING and not self._answers and not self._transport.is_closing():
+        if self._paused & ENDING and not self._answers.waiting and not self._transport.is_closing():
             self._deadlines.write_since = self._deadlines.write_since or self._shared.loop.time()
             self._transport.close()
             self._watch()
@@ -283,20 +286,20 @@ class Connection(asyncio.BufferedProtocol):
         answer = shared.handle(frame, self)
         if answer is None:
             return
-        if isinstance(answer, list | tuple):
+        if isinstance(answer, list):
             self._alone = False
-            if answers:
-                answers.put(answer, held_bytes=sum(map(len, answer)))
-            else:
+            if not answers.waiting:
                 self._batch.add(answer)
                 if self._batch.size_bytes > shared.limits.write_buffer_bytes_max:
                     self._write()
+                return
+            answers.put(answer, held_bytes=sum(map(len, answer)))
         else:
             future = answer if isinstance(answer, asyncio.Future) else asyncio.ensure_future(answer, loop=shared.loop)
-            if not answers:  # else when its turn comes: those that are done together then go out together
+            if not answers.waiting:  # else when its turn comes: those that are done together then go out together
                 future.add_done_callback(self._answered)
             answers.put(future, held_bytes=len(frame))
-        if len(answers) >= shared.limits.in_flight_max:
+        if len(answers.waiting) >= shared.limits.in_flight_max:
             self._pause(IN_FLIGHT)
 
     def _note_time(self, frame_count: int) -> None:
@@ -328,12 +331,12 @@ class Connection(asyncio.BufferedProtocol):
         if self._paused & ENDING:
             self._close_if_done()
         elif self._alone:
-            if not self._answers:
+            if not self._answers.waiting:
                 self._alone = False
                 if self._reader.holds_more:  # what came with the request; what came later has paused us
                     self._pause(IN_FLIGHT)
                 self._unpause(IN_FLIGHT)
-        elif self._paused & IN_FLIGHT and len(self._answers) < self._shared.limits.in_flight_max:
+        elif self._paused & IN_FLIGHT and len(self._answers.waiting) < self._shared.limits.in_flight_max:
             self._unpause(IN_FLIGHT)
 
     def _write(self) -> None:
@@ -347,7 +350,10 @@ class Connection(asyncio.BufferedProtocol):
         facts.frames_out += batch.frame_count
         facts.bytes_out += batch.size_bytes
         self._written_bytes += batch.size_bytes
-        self._transport.writelines(batch.pieces)
+        if batch.size_bytes <= JOINED_BYTES_MAX:
+            self._transport.write(b"".join(batch.pieces))
+        else:
+            self._transport.writelines(batch.pieces)
 
     # --- Flow control ----------------------------------------------------------------------------
 
@@ -373,7 +379,7 @@ class Connection(asyncio.BufferedProtocol):
         if by_bytes == 0 and not memory.is_exempt(self):
             return
         self._held_bytes = held_bytes
-        if memory.change(self, by_bytes, mid_frame=reader.mid_frame, answering=bool(answers)):
+        if memory.change(self, by_bytes, mid_frame=reader.mid_frame, answering=bool(answers.waiting)):
             self._pause(MEMORY)
 
     def _pause(self, why: int) -> None:
@@ -416,7 +422,7 @@ class Connection(asyncio.BufferedProtocol):
     def _ring(self) -> None:
         self._timer = None
         deadlines, now = self._deadlines, self._shared.loop.time()
-        if self._answers or self._paused:
+        if self._answers.waiting or self._paused:
             deadlines.active_at = now  # it waits for us, or for something with a deadline of its own
         reason = deadlines.passed(now)
         if reason is CloseReason.SLOW_READER and self._took_some():

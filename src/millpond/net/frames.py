@@ -34,7 +34,7 @@ class BadFrameLength(ValueError):
 class FrameReader:
     __slots__ = ("_at", "_end", "_frame_bytes_max", "_have", "_need", "_partial", "_scratch", "_source")
 
-    def __init__(self, scratch: memoryview, *, frame_bytes_max: int) -> None:
+    def __init__(self, scratch: bytearray, *, frame_bytes_max: int) -> None:
         self._frame_bytes_max = frame_bytes_max
         self._scratch = scratch
         self._source = scratch
@@ -69,7 +69,7 @@ class FrameReader:
         """
         partial = self._partial
         if partial is None or self._have == self._need:
-            return self._scratch
+            return memoryview(self._scratch)
         have = self._have
         if have == len(partial):
             grown = bytearray(min(self._need, have + FIRST_STEP_BYTES if frugal else self._step(have)))
@@ -89,9 +89,9 @@ class FrameReader:
             self._source = self._scratch
             self._at, self._end = 0, size
         else:
-            kept = bytearray(self._source[self._at : self._end])
-            kept += self._scratch[:size]
-            self._source = memoryview(kept)
+            kept = self._source[self._at : self._end]
+            kept += memoryview(self._scratch)[:size]
+            self._source = kept
             self._at, self._end = 0, len(kept)
 
     def next_frame(self) -> memoryview | None:
@@ -111,12 +111,12 @@ class FrameReader:
         stop = start + length
         if stop > self._end:
             # Only what is there: whether memory can be had for more is seen when more is to be read.
-            self._partial = bytearray(self._source[start : self._end])
+            self._partial = self._source[start : self._end]
             self._have, self._need = len(self._partial), length
             self._at = self._end
             return None
         self._at = stop
-        return memoryview(bytearray(self._source[start:stop]))
+        return memoryview(self._source[start:stop])
 
     def settle(self) -> None:
         """Keeps what has not been looked at, before the scratch goes to the next connection."""
@@ -124,7 +124,7 @@ class FrameReader:
             self._source = self._scratch
             self._at = self._end = 0
         elif self._source is self._scratch:
-            self._source = memoryview(bytearray(self._source[self._at : self._end]))
+            self._source = self._source[self._at : self._end]
             self._at, self._end = 0, len(self._source)
 
     def forget(self) -> None:

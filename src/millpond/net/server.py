@@ -98,7 +98,7 @@ class FrameServer:
             limits=self._limits,
             facts=self.facts,
             memory=self._memory,
-            scratch=memoryview(bytearray(SCRATCH_BYTES)),
+            scratch=bytearray(SCRATCH_BYTES),
             handle=self._handle,
             admit=self._admit,
             leave=self._leave,

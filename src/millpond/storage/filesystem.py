@@ -6,8 +6,8 @@ Driven by whatever was given a `Filesystem`; never imported by those that use on
 What each promise rests on:
 
     File.write       pwrite for one chunk, pwritev for several; repeated after a short write, which only a full
-                     disk, a size limit or more than 2 GiB in one call produces. A small chunk goes out without
-                     letting go of Python's lock: see `_write_holding_on`
+                     disk, a size limit or more than 2 GiB in one call produces. Where threads sync, a small chunk
+                     goes out without letting go of Python's lock: see `_write_holding_on`
     File.read        pread until the size asked for or the end of the file
     File.sync        fdatasync: the content, and of the metadata what reading it back needs, which includes the
                      size and the block map but not the modification time. One journal commit less than fsync.
@@ -71,9 +71,10 @@ _pwrite = _find_pwrite()
 
 
 def _write_holding_on(fd: int, chunk: Buffer, position: int) -> int:
-    """`os.pwrite` lets go of Python's lock, and a thread on its way to or from a sync wakes up to take it; but the
-    write takes less time than waking, so it finds the lock taken again. With dozens of small writes in a row that
-    happened dozens of times for each sync, and cost a tenth of a produce request or more.
+    """For where syncs are made in threads: `os.pwrite` lets go of Python's lock, and a thread on its way to or from a
+    sync wakes up to take it; but the write takes less time than waking, so it finds the lock taken again. With dozens
+    of small writes in a row that happened dozens of times for each sync, and cost a tenth of a produce request or more.
+    Where the kernel syncs by itself there is no such thread, and `os.pwrite` costs half as much as this.
     """
     written = -1 if _pwrite is None else _pwrite(fd, bytes(chunk), len(chunk), position)
     return written if written >= 0 else os.pwrite(fd, chunk, position)  # it also tells what is wrong
@@ -105,7 +106,7 @@ class OsFile:
     def write(self, position: int, chunks: Sequence[Buffer]) -> int:
         if len(chunks) == 1:
             size = len(chunks[0])
-            if size <= _HELD_BYTES_MAX:
+            if size <= _HELD_BYTES_MAX and self._syncs is None:
                 written = _write_holding_on(self._fd, chunks[0], position)
             else:
                 written = os.pwrite(self._fd, chunks[0], position)

@@ -65,7 +65,12 @@ class SparseIndex:
 
     def position_at_or_before(self, offset: Offset) -> tuple[Offset, int]:
         """The last known batch that starts at or before `offset`: its own offset and its position."""
-        return self._place(bisect_right(self._places, (offset - self.base_offset) << 32 | _POSITION_MASK) - 1)
+        base_offset, places = self.base_offset, self._places
+        entry = bisect_right(places, (offset - base_offset) << 32 | _POSITION_MASK) - 1
+        if entry < 0:
+            return base_offset, 0
+        place = places[entry]
+        return Offset(base_offset + (place >> 32)), place & _POSITION_MASK
 
     def position_before_time(self, timestamp: TimestampMs) -> tuple[Offset, int]:
         """The last known batch before which, itself included, everything is older than `timestamp`."""

@@ -127,18 +127,22 @@ class Log:
         self.settings = settings
         self._batch_bytes_max, self._segment_bytes = settings.batch_bytes_max, settings.segment_bytes
         self._flushes_by_interval = settings.flush is Flush.INTERVAL
+        self.flushes_by_group = settings.flush is Flush.GROUP
 
     # Appending
 
-    def append(self, batch: Buffer, *, leader_epoch: LeaderEpoch, is_own: bool = False) -> Appended:
+    def append(
+        self, batch: Buffer, header: BatchHeader | None = None, *, leader_epoch: LeaderEpoch, is_own: bool = False
+    ) -> Appended:
         """One batch from a producer. Gives it offsets, and hands it to the operating system; `wait_kept` does the rest.
 
         A writable buffer is stamped in place, any other is copied once. One that the broker made itself may say what no
-        producer may.
+        producer may. Who has had `check_batch` look at these very bytes gives the header that it found.
         """
         if self._refusal is not None:
             raise self._refusal
-        header = check_batch(batch)
+        if header is None:
+            header = check_batch(batch)
         if not is_own:
             check_produced(header)
             check_size(len(batch), self._batch_bytes_max)
@@ -149,11 +153,13 @@ class Log:
             if duplicate is not None:
                 return Appended(duplicate.first_offset, duplicate.last_offset, self.truncations, is_duplicate=True)
         base_offset = self.next_offset
-        if isinstance(batch, bytes) or (isinstance(batch, memoryview) and batch.readonly):
+        try:
+            stamp(batch, base_offset=base_offset, leader_epoch=leader_epoch)
+        except TypeError:  # it cannot be written to
             batch = bytearray(batch)
-        stamp(batch, base_offset=base_offset, leader_epoch=leader_epoch)
+            stamp(batch, base_offset=base_offset, leader_epoch=leader_epoch)
         self._write(batch, header, base_offset, leader_epoch)
-        return Appended(base_offset, Offset(self.next_offset - 1), self.truncations)
+        return tuple.__new__(Appended, (base_offset, self.next_offset - 1, self.truncations, False))
 
     def append_replicated(self, batches: Buffer) -> Appended:
         """Batches from the leader, with the offsets and epochs it gave them; the first must be the next one here.
@@ -283,7 +289,7 @@ class Log:
     @property
     def kept_end(self) -> Offset:
         """How far everything is as safe as the flush mode promises."""
-        is_waited_for = self.settings.flush is Flush.GROUP or self.founding is not None
+        is_waited_for = self.flushes_by_group or self.founding is not None
         return self.durable_offset if is_waited_for else self.next_offset
 
     async def append_and_wait(self, batch: Buffer, *, leader_epoch: LeaderEpoch) -> Appended:
@@ -299,10 +305,6 @@ class Log:
     def flush_soon(self) -> "asyncio.Future[None]":
         """The same for who waits for several at once."""
         return self.commit.join()
-
-    def request_flush(self) -> None:
-        """Wants everything appended so far to be durable soon, and waits for nothing."""
-        self.commit.request()
 
     def _start_flush_timer(self) -> None:
         loop = asyncio.get_running_loop()

@@ -27,6 +27,8 @@ from millpond.storage.scan import explain, scan_around_damage, scan_segment
 _FRONT = struct.Struct("!qiibI2xi")
 """base offset, length, epoch, magic, crc, last offset delta"""
 
+_PLACE = struct.Struct("!qi4xb6xi")
+"""base offset, length, magic, last offset delta: what leads from a batch to the next"""
 _CRC_START = 21
 _LENGTH_MIN = HEADER_BYTES - LENGTH_END
 _UNMAPPED_BYTES_MAX = MIB
@@ -35,6 +37,9 @@ _COPY_BYTES = 4 * MIB
 _RESERVED_BYTES_MAX = 32 * MIB
 """Of disk space ahead of the growing segment; as much as it has, at first. None before it has grown to a mebibyte, so
 that a thousand small partitions take no space that they do not need."""
+
+
+_new_tuple = tuple.__new__  # as a NamedTuple's own constructor, at half its cost: there is a slice for each read
 
 
 class Slice(NamedTuple):
@@ -299,10 +304,11 @@ class Segment:
         expected: int
         expected, position = self.index.position_at_or_before(start)
         # The batch wanted begins less than an index interval behind the place that the index knows.
-        view = self._view(position, self._index_interval + max(bytes_max, HEADER_BYTES))
+        view = self._view(position, self._index_interval + (max(HEADER_BYTES, bytes_max)))
         seen, room = len(view), self.size - position
-        begin = end = 0
-        stop = bytes_max
+        expected, begin = _pass_over(view, expected, start, room)
+        end = begin
+        stop = begin + bytes_max
         written_epoch, epoch_end = self._epochs.at(expected)
         unpack = _FRONT.unpack_from
         while end < room:
@@ -340,7 +346,7 @@ class Segment:
                 break  # whole, and not to be seen yet
             end = behind
             expected = following
-        return Slice(view[begin:end], Offset(expected))
+        return _new_tuple(Slice, (view[begin:end], expected))
 
     def position_of(self, offset: Offset) -> int:
         """Where the batch begins that holds an offset; of one that was read before, checksums unseen."""
@@ -400,7 +406,9 @@ class Segment:
         return LogCorrupted(self.path, position + at, reason)
 
     def _view(self, position: int, size: int) -> memoryview:
-        end = min(position + size, self.size)
+        end = position + size
+        if end > self.size:
+            end = self.size
         if end > len(self._map):
             if not self.is_sealed and self.size - len(self._map) < _UNMAPPED_BYTES_MAX:
                 data = self.file.read(position, end - position)
@@ -444,6 +452,25 @@ class Segment:
     def remove_index_file(self) -> None:
         if self._filesystem.exists(self.index_path):
             self._filesystem.remove(self.index_path)
+
+
+def _pass_over(view: memoryview, expected: int, start: Offset, room: int) -> tuple[int, int]:
+    """From one batch to the next, while they end before `start`: the offset that comes next then, and its place.
+
+    Stops before anything that cannot be a batch, or is not all in view: whoever reads it sees to that.
+    """
+    at, last = 0, len(view) - HEADER_BYTES
+    unpack = _PLACE.unpack_from
+    while at <= last:
+        base, length, magic, delta = unpack(view, at)
+        following = base + delta + 1
+        if following > start:
+            break
+        behind = at + length + LENGTH_END
+        if base != expected or length < _LENGTH_MIN or behind > room or delta < 0 or magic != 2:
+            break
+        at, expected = behind, following
+    return expected, at
 
 
 def _times(content: memoryview, position: int, header: BatchHeader) -> list[tuple[Offset, TimestampMs]]:

@@ -61,7 +61,7 @@ class Reading:
         wanted = self._wanted(place)
         if wanted is None:
             return None
-        (fetched,) = read_now([wanted], bytes_max=BYTES_MAX)
+        (fetched,), _ = read_now([wanted], bytes_max=BYTES_MAX)
         if fetched.error is not None:
             raise fetched.error
         return _read(place, fetched.data, count=count)

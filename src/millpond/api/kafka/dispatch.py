@@ -16,48 +16,40 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from importlib import import_module
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final
 
 from millpond.api.cluster.door import ClusterDoor, Unwelcome
-from millpond.api.kafka.context import Context
+from millpond.api.kafka.context import Connection, Context
 from millpond.api.kafka.served import SERVED
 from millpond.api.kafka.soon import Soon
 from millpond.broker.drivers.doorkeeper import Session
 from millpond.broker.node import Node
 from millpond.model.errors import ControllerUnavailable, MalformedMessage
 from millpond.model.ports import Buffer
-from millpond.protocol.messages.compiler import decode, encode
+from millpond.model.values import dataclass
+from millpond.protocol.messages.compiler import Decoder, Encoder, decoder, encode, encoder
 from millpond.protocol.messages.fields import Message
-from millpond.protocol.messages.headers import RequestHeader, parse_request_header, response_header_version
+from millpond.protocol.messages.headers import RequestHeader, response_header_version, split_request_header
 from millpond.protocol.messages.registry import API_VERSIONS_KEY
 from millpond.telemetry.requests import ApiFacts, FindErrors, RequestFacts, error_finder
 
 _UNSUPPORTED_VERSION: Final = 35
 _HEAD: Final = struct.Struct("!i")
 _HEAD_TAGGED: Final = struct.Struct("!ix")
+_new_tuple = tuple.__new__  # as a NamedTuple's own constructor, at half its cost: there is a Context for each request
 
 Handler = Callable[[Node, Any, Context], "Message | Awaitable[Message] | Soon | None"]
 Answer = list[Buffer]
 
 
-class Connection(Protocol):
-    peer: tuple[str, int]
-    extra: Any
-    """A `Session`, once another broker has greeted."""
-
-    def close(self) -> None: ...
-
-    def answer_alone(self) -> None: ...
-
-    def when_lost(self, then: Callable[[], object]) -> None: ...
-
-
-class _Route(NamedTuple):
+@dataclass(slots=True)
+class _Route:
     """One version of an API, with all that is looked up for each of its requests."""
 
-    request_class: type[Message]
-    response_class: type[Message]
+    decode: Decoder
     handler: Handler
+    response_class: type[Message]
+    encode: Encoder
     facts: ApiFacts
     find_errors: FindErrors
     note_latency: Callable[[int], None]
@@ -71,46 +63,49 @@ class Dispatcher:
         self.facts = RequestFacts()
         self._door = door
         self._node: Node | None = None
+        self._loop: asyncio.AbstractEventLoop
+        """Held: Python 3.11 asks the system for the number of the process whenever it is asked for the running loop."""
         self._now_ns = now_ns
         self._routes: dict[tuple[int, int], _Route] = {}
 
     def open(self, node: Node) -> None:
         """From now on clients are answered."""
         self._node = node
+        self._loop = asyncio.get_running_loop()
 
     def handle(self, frame: memoryview, connection: Connection) -> Answer | Awaitable[Answer | None] | None:
         began_ns = self._now_ns()
         try:
-            header, position = parse_request_header(frame)
-            api_key, version, _, _ = header
+            api_key, version, number, client_id, position = split_request_header(frame)
             route, node = self._routes.get((api_key, version)) or self._load(api_key, version), self._node
             if route is None or node is None:
+                header = RequestHeader(api_key, version, number, client_id)
                 return self._unserved(header, frame, position, connection)
-            request, _ = decode(route.request_class, frame, version, position)
+            request, _ = route.decode(frame, position)
         except MalformedMessage:
             self.facts.malformed += 1
             connection.close()
             return None
-        answer = route.handler(node, request, _context(header, connection))
+        answer = route.handler(node, request, _new_tuple(Context, (version, client_id, connection)))
+        if isinstance(answer, route.response_class):
+            return self._finish(answer, number, route, began_ns)
         if answer is None:
             route.facts.unanswered += 1
             return None
-        if isinstance(answer, route.response_class):
-            return self._finish(answer, header, route, began_ns)
         if isinstance(answer, Soon):
-            future: asyncio.Future[Answer | None] = asyncio.get_running_loop().create_future()
-            if answer.wait(partial(self._make, answer, future, header, route, began_ns, connection)):
+            future: asyncio.Future[Answer | None] = self._loop.create_future()
+            if answer.wait(partial(self._make, answer, future, number, route, began_ns, connection)):
                 return future
             answer = answer.make()
         if isinstance(answer, Awaitable):
-            return self._later(answer, header, route, began_ns, connection)
-        return self._finish(answer, header, route, began_ns)
+            return self._later(answer, number, route, began_ns, connection)
+        return self._finish(answer, number, route, began_ns)
 
     def _make(
         self,
         soon: Soon,
         future: "asyncio.Future[Answer | None]",
-        header: RequestHeader,
+        number: int,
         route: _Route,
         began_ns: int,
         connection: Connection,
@@ -121,11 +116,11 @@ class Dispatcher:
         try:
             answer = soon.make()
             if isinstance(answer, route.response_class):
-                future.set_result(self._finish(answer, header, route, began_ns))
+                future.set_result(self._finish(answer, number, route, began_ns))
             else:
                 assert isinstance(answer, Awaitable)
-                later = self._later(answer, header, route, began_ns, connection)
-                task = asyncio.get_running_loop().create_task(later)
+                later = self._later(answer, number, route, began_ns, connection)
+                task = self._loop.create_task(later)
                 if isinstance(answer, Coroutine):  # where the connection goes before it begins, Python would warn of it
                     task.add_done_callback(lambda _: answer.close())
                 _hand_on(task, future)
@@ -133,18 +128,19 @@ class Dispatcher:
             future.set_exception(error)
 
     async def _later(
-        self, answer: Awaitable[Message], header: RequestHeader, route: _Route, began_ns: int, connection: Connection
+        self, answer: Awaitable[Message], number: int, route: _Route, began_ns: int, connection: Connection
     ) -> Answer | None:
         try:
-            return self._finish(await answer, header, route, began_ns)
+            return self._finish(await answer, number, route, began_ns)
         except ControllerUnavailable:
             # Not every API has words for it; a client whose connection ends does not know whether it was heard either.
             connection.close()
             return None
 
-    def _finish(self, message: Message, header: RequestHeader, route: _Route, began_ns: int) -> Answer:
-        parts = encode(message, header.api_version)
-        head = route.pack_head(header.correlation_id)
+    def _finish(self, message: Message, number: int, route: _Route, began_ns: int) -> Answer:
+        """With the request's number, by which the client knows what it is the answer to."""
+        parts = route.encode(message)
+        head = route.pack_head(number)
         if len(parts) == 1 and isinstance(parts[0], bytes):
             parts[0] = head + parts[0]  # small, as all that has no records: one piece less to write
         else:
@@ -165,8 +161,7 @@ class Dispatcher:
             return None
         route = self._load(API_VERSIONS_KEY, 0)
         assert route is not None
-        header = header._replace(api_version=0)
-        response: Any = route.handler(self._node, None, _context(header, connection))
+        response: Any = route.handler(self._node, None, Context(0, header.client_id, connection))
         response.error_code = _UNSUPPORTED_VERSION
         return [route.pack_head(header.correlation_id), *encode(response, 0)]
 
@@ -204,9 +199,10 @@ class Dispatcher:
         facts = self.facts.of(key, api.name)
         is_tagged = response_header_version(key, version) == 1
         self._routes[key, version] = route = _Route(
-            api.request_class,
-            api.response_class,
+            decoder(api.request_class, version),
             module.answer,
+            api.response_class,
+            encoder(api.response_class, version),
             facts,
             error_finder(api.response_class),
             facts.latencies.note,
@@ -229,15 +225,3 @@ def _hand_on(task: "asyncio.Task[Answer | None]", future: "asyncio.Future[Answer
 
     task.add_done_callback(ended)
     future.add_done_callback(lambda _: task.cancel())
-
-
-def _context(header: RequestHeader, connection: Connection) -> Context:
-    return Context(
-        header.api_version,
-        header.client_id,
-        connection.peer[0],
-        connection.close,
-        connection.answer_alone,
-        connection.when_lost,
-        connection.extra,
-    )

@@ -116,7 +116,7 @@ def ask_session(node: Node, context: Context, member: Member, epoch: int) -> Ses
     node.queues.release_all(*member)  # whoever opens anew has forgotten what it had
     session = node.share_sessions.open(member)
     if isinstance(session, Session):
-        context.when_lost(partial(_connection_lost, node, session))
+        context.connection.when_lost(partial(_connection_lost, node, session))
     return session
 
 

@@ -5,12 +5,13 @@ Made by handlers; driven by dispatch.py.
 """
 
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple
 
+from millpond.model.values import dataclass
 from millpond.protocol.messages.fields import Message
 
 
-class Soon(NamedTuple):
+@dataclass(slots=True)
+class Soon:
     wait: Callable[[Callable[[object], None]], bool]
     """Has something called once, when it is time to `make` the answer; False where it is time now."""
     make: Callable[[], Message | Awaitable[Message]]

@@ -25,10 +25,11 @@ from millpond.model.errors import (
 )
 from millpond.model.ids import NO_EPOCH, LeaderEpoch, Offset, TopicPartition
 from millpond.model.ports import Buffer
+from millpond.protocol.records import BatchHeader
 from millpond.storage.commit import Ended
 from millpond.storage.log import Appended, Log
 from millpond.storage.segment import Slice
-from millpond.storage.settings import Flush, LogSettings
+from millpond.storage.settings import LogSettings
 
 Waiters = dict["asyncio.Future[None]", Offset]
 """And the offset that each waits for; where it is any, none is below it."""
@@ -145,12 +146,13 @@ class Partition:
 
     # Leading
 
-    def append(self, batch: Buffer, *, is_own: bool = False) -> Appended:
-        """At once, so that what one connection sends in order is appended in order."""
+    def append(self, batch: Buffer, header: BatchHeader | None = None, *, is_own: bool = False) -> Appended:
+        """At once, so that what one connection sends in order is appended in order. `header` as for the log."""
         self.require_leader()
-        appended = self.log.append(batch, leader_epoch=self.leader_epoch, is_own=is_own)
-        if self.log.settings.flush is Flush.GROUP:
-            self.log.request_flush()  # also where the client hangs up before anybody waits
+        log = self.log
+        appended = log.append(batch, header, leader_epoch=self.leader_epoch, is_own=is_own)
+        if log.flushes_by_group:
+            log.commit.request()  # also where the client hangs up before anybody waits
         else:
             self._note_kept()
         if self._followers_waiting:
@@ -237,7 +239,7 @@ class Partition:
 
     @property
     def is_flushed_by_group(self) -> bool:
-        return self.log.settings.flush is Flush.GROUP
+        return self.log.flushes_by_group
 
     def _kept_end(self) -> Offset:
         """How far the log is as safe here as the topic's flush mode promises."""

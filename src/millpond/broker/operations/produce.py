@@ -11,7 +11,7 @@ Driven by the front doors.
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from millpond.broker.drivers.partition import Partition
 from millpond.core.metadata.config_keys import INT64_MAX
@@ -31,14 +31,14 @@ from millpond.model.errors import (
 )
 from millpond.model.ids import NO_EPOCH, NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs
 from millpond.model.ports import Buffer
+from millpond.model.values import dataclass
 from millpond.protocol.records import (
+    BatchHeader,
     Record,
     check_batch,
     check_produced,
     decode_batch,
     encode_survivors,
-    first_sequence,
-    newest_time,
     parse_header,
     stamp_append_time,
 )
@@ -53,7 +53,8 @@ TIMEOUT_MS = 30_000
 Refusal = TypeVar("Refusal", InvalidRecord, InvalidTimestamp)
 
 
-class Produced(NamedTuple):
+@dataclass(slots=True)
+class Produced:
     base_offset: Offset = Offset(-1)
     append_time: TimestampMs = NO_TIMESTAMP
     """Where the topic stamps its own time."""
@@ -61,7 +62,8 @@ class Produced(NamedTuple):
     error: MillpondError | None = None
 
 
-class Pending(NamedTuple):
+@dataclass(slots=True)
+class Pending:
     """A batch that is in the log, or why it is not."""
 
     partition: Partition | None = None
@@ -81,17 +83,19 @@ def begin(partition: Partition | MillpondError, batch: Buffer | None, *, now_ms:
     try:
         if not batch:
             raise InvalidRecord("the request holds no batch for the partition; a producer sends one")
-        if partition.at.topic in INTERNAL:
-            raise InvalidTopicName(f"{partition.at.topic} is one of Millpond's own; nobody else writes to it")
-        if acks_all:
-            _check_in_sync(partition)
-        if partition.refusals and (error := partition.refusals.why_not_yet(parse_header(batch))):
+        _check_takes(partition, acks_all=acks_all)
+        # Before anything else looks inside or stamps a new checksum: damage must not be made to look whole.
+        header = check_batch(batch)
+        if partition.refusals and (error := partition.refusals.why_not_yet(header)):
             return Pending(error=error)
-        batch, append_time = _prepared(partition, batch, now_ms)
-        producer_id, sequence = first_sequence(batch)
-        if sequence > 0 and not partition.log.producers.knows(producer_id) and (error := _for_now(partition, batch)):
+        config, append_time = partition.config, NO_TIMESTAMP
+        if config.log_append_time or config.compact or config.codec is not None:
+            batch, header, append_time = _prepared(partition, batch, header, now_ms)
+        else:
+            _check_time(partition, batch, header, now_ms)
+        if header.base_sequence > 0 and (error := _if_unknown(partition, header)):
             return Pending(error=error)
-        appended = _append_or_park(partition, batch) if partition.config.delay else partition.append(batch)
+        appended = _append_or_park(partition, batch) if config.delay else partition.append(batch, header)
         return Pending(partition, appended, append_time, None, acks_all, partition.leader_epoch)
     except (MalformedBatch, UnsupportedMagic) as error:
         if isinstance(error, CorruptBatch):
@@ -99,7 +103,7 @@ def begin(partition: Partition | MillpondError, batch: Buffer | None, *, now_ms:
             return Pending(error=error)
         return Pending(error=InvalidRecord(str(error)))  # nothing that could be sent again
     except OutOfOrderSequence as error:
-        return Pending(error=_for_now(partition, batch) or error)
+        return Pending(error=_for_now(partition, parse_header(batch or b"")) or error)
     except MillpondError as error:
         if error.retriable:
             _note_refusal(partition, batch, error)
@@ -112,12 +116,16 @@ def _append_or_park(partition: Partition, batch: Buffer) -> Appended:
     return partition.delays.append(batch, inflated_bytes_max=partition.config.batch_bytes_max * INFLATION_MAX)
 
 
-def _for_now(partition: Partition, batch: Buffer | None) -> NotLeader | None:
+def _if_unknown(partition: Partition, header: BatchHeader) -> NotLeader | None:
+    return None if partition.log.producers.knows(header.producer_id) else _for_now(partition, header)
+
+
+def _for_now(partition: Partition, header: BatchHeader) -> NotLeader | None:
     """Why a batch that leaves a gap shall come again: what is missing may have been refused where nobody noted it.
 
     By the leader before this one, or by this broker, before it knew of the partition.
     """
-    header, leading = parse_header(batch or b""), partition.leading
+    leading = partition.leading
     last_offset = partition.log.producers.last_offset(header.producer_id)
     if leading is None or (last_offset is not None and last_offset >= leading.epoch_start):
         return None
@@ -136,25 +144,42 @@ def _note_refusal(partition: Partition, batch: Buffer | None, error: MillpondErr
 def finish_now(pending: Sequence[Pending]) -> list[Produced] | None:
     """One answer for each, in the same order, where nobody has to wait; None otherwise."""
     produced = []
-    for partition, appended, append_time, error, acks_all, leader_epoch in pending:
+    for each in pending:
+        partition, appended = each.partition, each.appended
         if partition is None or appended is None:
-            produced.append(Produced(error=error))
-        elif partition.may_acknowledge(appended, leader_epoch=leader_epoch, acks_all=acks_all):
-            produced.append(Produced(appended.base_offset, append_time, partition.log.start_offset))
+            produced.append(Produced(error=each.error))
+        elif partition.may_acknowledge(appended, leader_epoch=each.leader_epoch, acks_all=each.acks_all):
+            produced.append(Produced(appended.base_offset, each.append_time, partition.log.start_offset))
         else:
             return None
     return produced
 
 
-def after_kept(pending: Sequence[Pending], until: float, then: Ended) -> bool:
+class Deadline:
+    """When copies have been waited for long enough: from when that is first asked for, which most requests never do."""
+
+    __slots__ = ("_at", "_timeout_ms")
+
+    def __init__(self, timeout_ms: int) -> None:
+        self._timeout_ms = timeout_ms
+        self._at: float | None = None
+
+    def at(self) -> float:
+        if self._at is None:
+            self._at = time_is_up(self._timeout_ms)
+        return self._at
+
+
+def after_kept(pending: Sequence[Pending], deadline: Deadline, then: Ended) -> bool:
     """Has `then` called once, when all that was appended may be kept, or cannot be: time for `finish_now`.
 
     False, and no call, where nothing is left to wait for.
     """
     waits = []
-    for partition, appended, _, _, acks_all, _ in pending:
+    for each in pending:
+        partition, appended = each.partition, each.appended
         if partition is not None and appended is not None:
-            if acks_all and partition.has_followers:
+            if each.acks_all and partition.has_followers:
                 if partition.high_watermark <= appended.last_offset:
                     waits.append((partition, appended, True))
             elif partition.log.is_unsynced(appended):
@@ -163,7 +188,7 @@ def after_kept(pending: Sequence[Pending], until: float, then: Ended) -> bool:
         then = _when_all_have_ended(then, len(waits))
     for partition, appended, by_all in waits:
         if by_all:
-            partition.after_visible(appended, then, until=until)
+            partition.after_visible(appended, then, until=deadline.at())
         else:
             partition.log.after_sync(appended, then)
     return bool(waits)
@@ -193,22 +218,27 @@ async def finish(pending: Sequence[Pending], *, until: float | None = None) -> l
 
 
 async def _finish(pending: Pending, until: float) -> Produced:
-    partition, appended, append_time, error, acks_all, leader_epoch = pending
+    partition, appended = pending.partition, pending.appended
     if partition is None or appended is None:
-        return Produced(error=error)
-    if partition.leader_epoch != leader_epoch:  # before anybody waited here: see `after_kept`
+        return Produced(error=pending.error)
+    if partition.leader_epoch != pending.leader_epoch:  # before anybody waited here: see `after_kept`
         return Produced(error=NotLeader(f"{partition.at} has another leader since; send the batch again"))
     try:
-        if acks_all:
+        if pending.acks_all:
             await partition.wait_visible(appended, until=until)
         else:
             await partition.wait_kept(appended)
     except MillpondError as failure:
         return Produced(error=failure)
-    return Produced(appended.base_offset, append_time, partition.log.start_offset)
+    return Produced(appended.base_offset, pending.append_time, partition.log.start_offset)
 
 
-def _check_in_sync(partition: Partition) -> None:
+def _check_takes(partition: Partition, *, acks_all: bool) -> None:
+    """That its topic is there for producers; and in sync on enough brokers, where that is asked for."""
+    if partition.at.topic in INTERNAL:
+        raise InvalidTopicName(f"{partition.at.topic} is one of Millpond's own; nobody else writes to it")
+    if not acks_all:
+        return
     members = partition.require_leader().members
     if len(members.isr) < members.insync_min:
         raise NotEnoughReplicas(
@@ -217,22 +247,24 @@ def _check_in_sync(partition: Partition) -> None:
         )
 
 
-def _prepared(partition: Partition, batch: Buffer, now_ms: int) -> tuple[Buffer, TimestampMs]:
+def _prepared(
+    partition: Partition, batch: Buffer, header: BatchHeader, now_ms: int
+) -> tuple[Buffer, BatchHeader, TimestampMs]:
+    """As the topic wants it, with its header then, and the time that the topic has stamped."""
     config = partition.config
     append_time = NO_TIMESTAMP
-    if config.log_append_time or config.compact or config.codec is not None:
-        # Before anything else looks inside or stamps a new checksum: damage must not be made to look whole.
-        check_batch(batch)
-        check_size(len(batch), config.batch_bytes_max)
-    if config.codec is not None and (header := parse_header(batch)).codec is not config.codec:
+    check_size(len(batch), config.batch_bytes_max)
+    if config.codec is not None and header.codec is not config.codec:
         check_produced(header)
         batch = bytearray(encode_survivors(_records(partition, batch), of=header, codec=config.codec))
+        header = check_batch(batch)
     if config.log_append_time:
         batch = batch if isinstance(batch, bytearray) else bytearray(batch)
         append_time = TimestampMs(now_ms)
         stamp_append_time(batch, timestamp=append_time)
+        header = check_batch(batch)
     else:
-        _check_time(partition, batch, now_ms)
+        _check_time(partition, batch, header, now_ms)
     if config.compact:
         records = _records(partition, batch)
         if keyless := tuple(number for number, record in enumerate(records) if record.key is None):
@@ -240,7 +272,7 @@ def _prepared(partition: Partition, batch: Buffer, now_ms: int) -> tuple[Buffer,
                 InvalidRecord(f"a record without a key, and {partition.at.topic} is compacted: every record needs one"),
                 keyless,
             )
-    return batch, append_time
+    return batch, header, append_time
 
 
 def _records(partition: Partition, batch: Buffer) -> list[Record]:
@@ -253,10 +285,10 @@ def _about(error: Refusal, records: tuple[int, ...]) -> Refusal:
     return error
 
 
-def _check_time(partition: Partition, batch: Buffer, now_ms: int) -> None:
+def _check_time(partition: Partition, batch: Buffer, header: BatchHeader, now_ms: int) -> None:
     """By the batch's newest record alone, unless the topic refuses old ones: then each is looked at."""
     config = partition.config
-    newest = newest_time(batch)
+    newest = header.max_timestamp
     if newest == NO_TIMESTAMP or (
         newest - now_ms <= config.timestamp_after_ms_max and config.timestamp_before_ms_max == INT64_MAX
     ):

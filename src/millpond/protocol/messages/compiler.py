@@ -4,13 +4,12 @@
     request, end = decode(MetadataRequest, frame, 12, position)
 
 The functions behind it are written and compiled once per class and version, on first use, from the declarations in
-this package; encoders.py and decoders.py write them.
+this package; encoders.py and decoders.py write them. Who uses one again and again holds on to it: `encoder`, `decoder`.
 
 Invariant: whatever bytes a peer sends, `decode` returns a message or raises `MalformedMessage`, nothing else.
 Pure. Driven by the front doors and the clients.
 """
 
-import struct
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
@@ -20,19 +19,19 @@ from millpond.protocol.messages.decoders import DecoderWriter
 from millpond.protocol.messages.encoders import EncoderWriter
 from millpond.protocol.messages.fields import Message
 
-__all__ = ["MalformedMessage", "decode", "encode", "is_flexible"]
+__all__ = ["MalformedMessage", "decode", "decoder", "encode", "encoder", "is_flexible"]
 
 M = TypeVar("M", bound=Message)
+Encoder = Callable[[Any], list[Buffer]]
+Decoder = Callable[[memoryview | bytes, int], tuple[Any, int]]
 
-_encoders: Final[dict[tuple[type[Any], int], Callable[[Any], list[Buffer]]]] = {}
-_decoders: Final[dict[tuple[type[Any], int], Callable[[memoryview | bytes, int], tuple[Any, int]]]] = {}
+_encoders: Final[dict[tuple[type[Any], int], Encoder]] = {}
+_decoders: Final[dict[tuple[type[Any], int], Decoder]] = {}
 
 
 def encode(message: Message, version: int) -> list[Buffer]:
     """The message in as few buffers as copying no large records allows; without header and frame length."""
-    key = (message.__class__, version)
-    encoder = _encoders.get(key) or _compile_encoder(*key)
-    return encoder(message)
+    return encoder(message.__class__, version)(message)
 
 
 def decode(declared: type[M], buffer: memoryview, version: int, position: int = 0) -> tuple[M, int]:
@@ -40,25 +39,25 @@ def decode(declared: type[M], buffer: memoryview, version: int, position: int = 
 
     Bytes behind the end are the caller's to judge; Kafka ignores them.
     """
-    decoder = _decoders.get((declared, version)) or _compile_decoder(declared, version)
-    try:
-        return decoder(buffer, position)
-    except (struct.error, IndexError):
-        reason = f"{declared.__name__} v{version} is cut short: it has {len(buffer) - position} bytes"
-    except UnicodeDecodeError as error:
-        reason = f"{declared.__name__} v{version} has a string that is not UTF-8: {error.reason}"
-    raise MalformedMessage(reason)
+    found: tuple[M, int] = decoder(declared, version)(buffer, position)
+    return found
 
 
-def _compile_encoder(declared: type[Any], version: int) -> Callable[[Any], list[Buffer]]:
-    made = EncoderWriter(version=version, is_flexible=is_flexible(declared, version)).compile(declared)
-    _encoders[declared, version] = made
+def encoder(declared: type[Any], version: int) -> Encoder:
+    """What `encode` does with a message of that class."""
+    made = _encoders.get((declared, version))
+    if made is None:
+        made = EncoderWriter(version=version, is_flexible=is_flexible(declared, version)).compile(declared)
+        _encoders[declared, version] = made
     return made
 
 
-def _compile_decoder(declared: type[Any], version: int) -> Callable[[memoryview | bytes, int], tuple[Any, int]]:
-    made = DecoderWriter(version=version, is_flexible=is_flexible(declared, version)).compile(declared)
-    _decoders[declared, version] = made
+def decoder(declared: type[Any], version: int) -> Decoder:
+    """What `decode` does for that class."""
+    made = _decoders.get((declared, version))
+    if made is None:
+        made = DecoderWriter(version=version, is_flexible=is_flexible(declared, version)).compile(declared)
+        _decoders[declared, version] = made
     return made
 
 

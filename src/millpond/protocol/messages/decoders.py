@@ -4,7 +4,7 @@ Neighbouring fields of fixed size, and the length or tag count behind them, beco
 
 Invariant: no length a peer claims is believed before it was held against the bytes that are there, and nothing is
 allocated beyond the size of the frame and what `ELEMENTS_MAX` structs take.
-Pure. Driven by compiler.py, which also turns what `struct`, indexing and UTF-8 raise into `MalformedMessage`.
+What `struct`, indexing and UTF-8 raise becomes a `MalformedMessage`. Pure. Driven by compiler.py.
 """
 
 import struct
@@ -45,6 +45,7 @@ _NAMES: Final[dict[str, object]] = {
     "read_uvarint": read_uvarint,
     "uvarint_rest": uvarint_rest,
     "unpack_from": struct.unpack_from,
+    "struct_error": struct.error,
 }
 
 
@@ -57,12 +58,18 @@ class DecoderWriter:
         """Struct codes, and where the value of each goes."""
 
     def compile(self, declared: type[Any]) -> Callable[[memoryview | bytes, int], tuple[Any, int]]:
-        source = self._source
+        source, title = self._source, f"{declared.__name__} v{self._version}"
         with source.block("def decode(b, p):"):
-            source.put("limit = len(b)", f"left = {ELEMENTS_MAX}")
-            message = self._struct(declared)
-            source.put(f"return {message}, p")
-        return source.compile("decode", f"{declared.__name__} v{self._version} decode")
+            source.put("start, limit = p, len(b)", f"left = {ELEMENTS_MAX}")
+            with source.block("try:"):
+                message = self._struct(declared)
+                source.put(f"return {message}, p")
+            with source.block("except (struct_error, IndexError):"):
+                source.put(f"reason = f'{title} is cut short: it has {{limit - start}} bytes'")
+            with source.block("except UnicodeDecodeError as error:"):
+                source.put(f"reason = f'{title} has a string that is not UTF-8: {{error.reason}}'")
+            source.put("raise Malformed(reason)")
+        return source.compile("decode", f"{title} decode")
 
     def bytes_min(self, declared: type[Any]) -> int:
         """The fewest bytes one struct can have at this version."""
@@ -137,7 +144,7 @@ class DecoderWriter:
         with self._source.block("else:"):
             self._source.put(f"{target} = {self._struct(field.of)}")
 
-    def _length(self, code: str) -> str:
+    def _length(self, code: str, *, often_two_bytes: bool = False) -> str:
         """Reads a length, with all that was pending before it, into a local name: -1 for null."""
         count = self._source.fresh("n")
         if not self._is_flexible:
@@ -147,7 +154,12 @@ class DecoderWriter:
         self._pending.append(("B", count))
         self._flush()
         with self._source.block(f"if {count} > 127:"):
-            self._source.put(f"{count}, p = uvarint_rest(b, p, {count})")
+            if often_two_bytes:  # without a call
+                with self._source.block("if b[p] < 128:"):
+                    self._source.put(f"{count} += (b[p] << 7) - 128", "p += 1")
+                self._source.put("else:", f"    {count}, p = uvarint_rest(b, p, {count})")
+            else:
+                self._source.put(f"{count}, p = uvarint_rest(b, p, {count})")
         self._source.put(f"{count} -= 1")
         return count
 
@@ -159,7 +171,8 @@ class DecoderWriter:
                 self._source.put(f"raise Malformed('{title} is null; it may not be in version {self._version}')")
 
     def _string(self, field: Field, target: str, title: str, *, is_nullable: bool) -> None:
-        source, count, end = self._source, self._length("h" if field.kind is Kind.STRING else "i"), "e"
+        source, end = self._source, "e"
+        count = self._length("h" if field.kind is Kind.STRING else "i", often_two_bytes=field.kind is Kind.RECORDS)
         self._null(count, target, title, is_nullable=is_nullable)
         with source.block("else:"):
             source.put(f"{end} = p + {count}")
@@ -167,7 +180,7 @@ class DecoderWriter:
                 source.put(f"raise Malformed(f'{title} claims {{{count}}} bytes; {{limit - p}} are left')")
             match field.kind:
                 case Kind.STRING:
-                    source.put(f"{target} = str(b[p:{end}], 'utf-8')")
+                    source.put(f"{target} = b[p:{end}].tobytes().decode()")
                 case Kind.DATA:
                     source.put(f"{target} = bytes(b[p:{end}])")
                 case _:

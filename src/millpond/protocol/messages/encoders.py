@@ -49,6 +49,7 @@ def uvarint(value: int) -> bytes:
 
 _NAMES: Final[dict[str, object]] = {
     "uvarint": uvarint,
+    "BYTES": tuple(bytes((value,)) for value in range(0x80)),
     "join": b"".join,
     "pack": struct.pack,
     "VIEW_BYTES_MIN": VIEW_BYTES_MIN,
@@ -150,13 +151,13 @@ class EncoderWriter:
         self._has_records = True
         value = self._source.fresh("r")
         self._source.put(f"{value} = {expression}")
-        self._length(value, "i")
+        self._length(value, "i", often_two_bytes=True)
         with self._source.block(f"if len({value}) < VIEW_BYTES_MIN:"):
             self._source.put(f"w({value})")
         with self._source.block("else:"):
             self._source.put("parts.append(join(out))", f"parts.append({value})", "out.clear()")
 
-    def _length(self, value: str, code: str) -> None:
+    def _length(self, value: str, code: str, *, often_two_bytes: bool = False) -> None:
         """The length of `value`, with all that was pending before it."""
         if not self._is_flexible:
             self._pending.append((code, f"len({value})"))
@@ -168,6 +169,10 @@ class EncoderWriter:
         with self._source.block(f"if {count} < 128:"):
             self._pending = [*before, ("B", count)]
             self._flush()
+        if often_two_bytes:
+            with self._source.block(f"elif {count} < 16384:"):
+                self._pending = [*before, ("B", f"{count} & 127 | 128"), ("B", f"{count} >> 7")]
+                self._flush()
         with self._source.block("else:"):
             self._pending = list(before)
             self._flush()
@@ -236,6 +241,9 @@ class EncoderWriter:
             return
         if not any(expression for _, expression in pending):
             self._source.put(f"{self._write}({bytes(len(pending))!r})")
+            return
+        if len(pending) == 1 and pending[0][0] == "B":  # a short length alone
+            self._source.put(f"{self._write}(BYTES[{pending[0][1]}])")
             return
         pack = self._source.bind("S", struct.Struct("!" + "".join(code for code, _ in pending)).pack)
         self._source.put(f"{self._write}({pack}({', '.join(expression for _, expression in pending if expression)}))")

@@ -30,6 +30,11 @@ _REQUEST_FRAME: Final = struct.Struct("!ihhih")
 _RESPONSE: Final = struct.Struct("!i")
 _RESPONSE_FRAME: Final = struct.Struct("!ii")
 _RESPONSE_FRAME_FLEXIBLE: Final = struct.Struct("!iix")
+_NEVER: Final = 1 << 15
+"""Above every version."""
+_FLEXIBLE_SINCE: Final = {
+    api.key: _NEVER if api.flexible_since is None else api.flexible_since for api in APIS.values()
+}
 
 
 class RequestHeader(NamedTuple):
@@ -41,8 +46,7 @@ class RequestHeader(NamedTuple):
 
 def request_header_version(api_key: int, api_version: int) -> int:
     """2 for flexible versions, also for ones newer than we serve; 1 for the others and for keys we do not know."""
-    api = APIS.get(api_key)
-    return 2 if api is not None and api.is_flexible(api_version) else 1
+    return 2 if api_version >= _FLEXIBLE_SINCE.get(api_key, _NEVER) else 1
 
 
 def response_header_version(api_key: int, api_version: int) -> int:
@@ -55,27 +59,33 @@ def parse_request_header(frame: memoryview, *, header_version: int | None = None
 
     Works for keys and versions we do not serve as well: whether to go on is the caller's to decide.
     """
+    api_key, version, number, client_id, position = split_request_header(frame, header_version=header_version)
+    return RequestHeader(api_key, version, number, client_id), position
+
+
+def split_request_header(
+    frame: memoryview, *, header_version: int | None = None
+) -> tuple[int, int, int, str | None, int]:
+    """The same as plain values, which cost less: this runs for every request."""
     try:
         if header_version == 0:
-            api_key, api_version, correlation_id = _REQUEST_V0.unpack_from(frame)
-            return RequestHeader(api_key, api_version, correlation_id, None), _REQUEST_V0.size
+            return *_REQUEST_V0.unpack_from(frame), None, _REQUEST_V0.size
         api_key, api_version, correlation_id, length = _REQUEST.unpack_from(frame)
         position = _REQUEST.size
         client_id = None
         if length >= 0:
             if length > len(frame) - position:
                 raise MalformedMessage(f"client_id claims {length} bytes; {len(frame) - position} are left")
-            client_id = str(frame[position : position + length], "utf-8")
+            client_id = frame[position : position + length].tobytes().decode()
             position += length
-        if header_version is None:
-            header_version = request_header_version(api_key, api_version)
-        if header_version == 2:
+        # `request_header_version` once more, in line.
+        if api_version >= _FLEXIBLE_SINCE.get(api_key, _NEVER) if header_version is None else header_version == 2:
             position = _skip_tags(frame, position) if frame[position] else position + 1
     except (struct.error, IndexError):
         raise MalformedMessage(f"the request header is cut short: the frame has {len(frame)} bytes") from None
     except UnicodeDecodeError as error:
         raise MalformedMessage(f"client_id is not UTF-8: {error.reason}") from None
-    return RequestHeader(api_key, api_version, correlation_id, client_id), position
+    return api_key, api_version, correlation_id, client_id, position
 
 
 def parse_response_header(frame: memoryview, *, header_version: int) -> tuple[int, int]:

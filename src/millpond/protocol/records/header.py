@@ -42,16 +42,7 @@ from millpond.model.errors import (
     UnsupportedCompression,
     UnsupportedMagic,
 )
-from millpond.model.ids import (
-    NO_PRODUCER,
-    NO_TIMESTAMP,
-    LeaderEpoch,
-    Offset,
-    ProducerEpoch,
-    ProducerId,
-    Sequence,
-    TimestampMs,
-)
+from millpond.model.ids import LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, TimestampMs
 from millpond.model.limits import BATCH_BYTES_MAX, RECORDS_PER_BATCH_MAX
 from millpond.model.ports import Buffer
 from millpond.protocol.compression import Codec
@@ -163,19 +154,6 @@ def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     return header
 
 
-def newest_time(buffer: Buffer) -> TimestampMs:
-    """The time of its newest record, as a batch says itself; of what is no batch, anything."""
-    return TimestampMs(_I64.unpack_from(buffer, MAX_TIMESTAMP_AT)[0]) if len(buffer) >= HEADER_BYTES else NO_TIMESTAMP
-
-
-def first_sequence(buffer: Buffer) -> tuple[ProducerId, Sequence]:
-    """Whose batch it is, and its first sequence, both below 0 where it is nobody's; of what is no batch, anything."""
-    if len(buffer) < HEADER_BYTES:
-        return NO_PRODUCER, Sequence(-1)
-    producer_id, _, sequence = _PRODUCER.unpack_from(buffer, PRODUCER_AT)
-    return ProducerId(producer_id), Sequence(sequence)
-
-
 def check_batch(buffer: Buffer, position: int = 0) -> BatchHeader:
     """Reads the header at `position`, and checks the batch's checksum and that the header is possible at all.
 
@@ -233,8 +211,11 @@ def iter_batches(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
         position += header.length + LENGTH_END
 
 
-def stamp(buffer: bytearray | memoryview, *, base_offset: Offset, leader_epoch: LeaderEpoch, position: int = 0) -> None:
-    """Gives a batch its place in the log. Both fields lie outside the checksum, which stays true."""
+def stamp(buffer: Buffer, *, base_offset: Offset, leader_epoch: LeaderEpoch, position: int = 0) -> None:
+    """Gives a batch its place in the log. Both fields lie outside the checksum, which stays true.
+
+    Raises TypeError, and changes nothing, where the buffer cannot be written to.
+    """
     _I64.pack_into(buffer, position, base_offset)
     _I32.pack_into(buffer, position + LEADER_EPOCH_AT, leader_epoch)
 

@@ -33,29 +33,29 @@ def answer(node: Node, request: FetchRequest, context: Context) -> Soon | Awaita
     if request.session_epoch > 0:
         return FetchResponse(error_code=_FETCH_SESSION_ID_NOT_FOUND)
     broker, broker_epoch = _replica(request)
-    if broker not in (NO_REPLICA, context.broker):
+    if broker != NO_REPLICA and broker != context.broker:
         error = NotABroker(
             f"the request says it is broker {broker}'s, and the connection has not proved to be that broker"
         )
         return _response(request, [Fetched(error=error) for topic in request.topics for _ in topic.partitions])
     if broker == NO_REPLICA or context.session is None:
-        context.answer_alone()
+        context.connection.answer_alone()
         question = None
     else:
         question = context.session.ask()
-    wanted = [
-        Wanted(
-            node.find(topic.topic, topic.topic_id, part.partition),
-            Offset(part.fetch_offset),
-            part.partition_max_bytes,
-            LeaderEpoch(part.current_leader_epoch),
-            None
-            if broker == NO_REPLICA
-            else Follower(broker, broker_epoch, LeaderEpoch(part.last_fetched_epoch), node.clock.monotonic_ms()),
-        )
-        for topic in request.topics
-        for part in topic.partitions
-    ]
+    wanted = []
+    for topic in request.topics:
+        for part in topic.partitions:
+            each = Wanted(
+                node.find(topic.topic, topic.topic_id, part.partition),
+                Offset(part.fetch_offset),
+                part.partition_max_bytes,
+                LeaderEpoch(part.current_leader_epoch),
+            )
+            if broker != NO_REPLICA:
+                now_ms = node.clock.monotonic_ms()
+                each.follower = Follower(broker, broker_epoch, LeaderEpoch(part.last_fetched_epoch), now_ms)
+            wanted.append(each)
     bytes_max = max(min(request.max_bytes, node.fetch_bytes_max), 1)  # one batch at least, however large
     bytes_min = min(request.min_bytes, bytes_max) if wanted and request.max_wait_ms > 0 else 0
     fetched = fetch_now(wanted, bytes_min=bytes_min, bytes_max=bytes_max)
@@ -105,20 +105,15 @@ def _answer_follower(
 
 
 def _response(request: FetchRequest, fetched: list[Fetched]) -> FetchResponse:
-    answers = iter(fetched)
     for_follower = _replica(request)[0] != NO_REPLICA
-    return FetchResponse(
-        responses=[
-            FetchableTopicResponse(
-                topic=topic.topic,
-                topic_id=topic.topic_id,
-                partitions=[
-                    _partition(part.partition, next(answers), for_follower=for_follower) for part in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
+    responses, count = [], 0
+    for topic in request.topics:
+        parts = []
+        for part in topic.partitions:
+            parts.append(_partition(part.partition, fetched[count], for_follower=for_follower))
+            count += 1
+        responses.append(FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=parts))
+    return FetchResponse(responses=responses)
 
 
 def _partition(index: int, fetched: Fetched, *, for_follower: bool) -> PartitionData:

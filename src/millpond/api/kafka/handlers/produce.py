@@ -14,13 +14,13 @@ from millpond.api.kafka.context import Context
 from millpond.api.kafka.soon import Soon
 from millpond.broker.node import Node
 from millpond.broker.operations.produce import (
+    Deadline,
     Pending,
     Produced,
     after_kept,
     begin,
     finish,
     finish_now,
-    time_is_up,
 )
 from millpond.model.errors import (
     InvalidAcks,
@@ -53,12 +53,11 @@ def answer(
     if request.acks:
         produced = finish_now(pending)
         if produced is None:
-            _let_go_of_records(request)
-            until = time_is_up(request.timeout_ms)
-            return Soon(partial(after_kept, pending, until), partial(_answer, request, pending, until))
+            deadline = Deadline(request.timeout_ms)
+            return Soon(partial(after_kept, pending, deadline), partial(_answer, request, pending, deadline))
         return _response(request, produced)
     if any(each.error for each in pending):
-        context.close()  # the only way to tell a client that wants no answer
+        context.connection.close()  # the only way to tell a client that wants no answer
     return None
 
 
@@ -70,11 +69,14 @@ def _begin_all(node: Node, request: ProduceRequest, version: int) -> list[Pendin
         unknown = UnsupportedCompression(f"zstd is for versions from {_ZSTD_SINCE} on; the request is in {version}")
         return [Pending(error=unknown) for topic in request.topic_data for _ in topic.partition_data]
     now_ms, acks_all = node.clock.wall_ms(), request.acks == -1
-    return [
-        begin(node.find(topic.name, topic.topic_id, part.index), part.records, now_ms=now_ms, acks_all=acks_all)
-        for topic in request.topic_data
-        for part in topic.partition_data
-    ]
+    pending = []
+    for topic in request.topic_data:
+        for part in topic.partition_data:
+            partition = node.find(topic.name, topic.topic_id, part.index)
+            pending.append(begin(partition, part.records, now_ms=now_ms, acks_all=acks_all))
+            # They are in the log: what waits for a sync whose client has gone shall not hold the whole frame.
+            part.records = None
+    return pending
 
 
 def _names_one_twice(request: ProduceRequest) -> bool:
@@ -92,42 +94,35 @@ def _is_zstd(part: PartitionProduceData) -> bool:
         return False  # and is told so
 
 
-def _let_go_of_records(request: ProduceRequest) -> None:
-    """They are in the log: what waits for a sync whose client has gone shall not hold the whole frame."""
-    for topic in request.topic_data:
-        for part in topic.partition_data:
-            part.records = None
-
-
 def _answer(
-    request: ProduceRequest, pending: list[Pending], until: float
+    request: ProduceRequest, pending: list[Pending], deadline: Deadline
 ) -> Awaitable[ProduceResponse] | ProduceResponse:
     produced = finish_now(pending)
-    return _finish(request, pending, until) if produced is None else _response(request, produced)
+    return _finish(request, pending, deadline) if produced is None else _response(request, produced)
 
 
-async def _finish(request: ProduceRequest, pending: list[Pending], until: float) -> ProduceResponse:
-    return _response(request, await finish(pending, until=until))
+async def _finish(request: ProduceRequest, pending: list[Pending], deadline: Deadline) -> ProduceResponse:
+    return _response(request, await finish(pending, until=deadline.at()))
 
 
 def _response(request: ProduceRequest, produced: list[Produced]) -> ProduceResponse:
-    answers = iter(produced)
-    return ProduceResponse(
-        responses=[
-            TopicProduceResponse(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partition_responses=[_partition(part.index, next(answers)) for part in topic.partition_data],
-            )
-            for topic in request.topic_data
-        ]
-    )
+    responses, count = [], 0
+    for topic in request.topic_data:
+        parts = []
+        for part in topic.partition_data:
+            parts.append(_partition(part.index, produced[count]))
+            count += 1
+        responses.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=parts))
+    return ProduceResponse(responses=responses)
 
 
 def _partition(index: int, produced: Produced) -> PartitionProduceResponse:
-    base_offset, append_time, start_offset, error = produced
+    error = produced.error
     answer = PartitionProduceResponse(
-        index=index, base_offset=base_offset, log_append_time_ms=append_time, log_start_offset=start_offset
+        index=index,
+        base_offset=produced.base_offset,
+        log_append_time_ms=produced.append_time,
+        log_start_offset=produced.start_offset,
     )
     if error is not None:
         answer.error_code, answer.error_message = error.kafka_code, str(error)

@@ -34,7 +34,7 @@ RECORD_LIMIT = 1
 def answer(
     node: Node, request: ShareFetchRequest, context: Context
 ) -> Soon | Awaitable[ShareFetchResponse] | ShareFetchResponse:
-    context.answer_alone()
+    context.connection.answer_alone()
     said = verdicts_of(request.topics, renews=request.is_renew_ack)
     if not request.group_id or not request.member_id or (request.share_session_epoch == OPENING and said):
         return ShareFetchResponse(error_code=INVALID_REQUEST)
