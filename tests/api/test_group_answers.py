@@ -154,6 +154,13 @@ def test_a_kind_of_coordinator_that_there_is_not_is_invalid(peer: Peer) -> None:
     assert [each.error_code for each in answer.coordinators] == [42]
 
 
+def test_who_asks_for_a_coordinator_of_transactions_is_refused_for_good_and_told_why(peer: Peer) -> None:
+    """And is not told to ask again: clients would, until their time is up."""
+    (found,) = peer.ask(FindCoordinatorRequest(key_type=1, coordinator_keys=["x"])).coordinators
+    assert (found.error_code, found.node_id) == (53, -1)
+    assert "transactions are not served" in (found.error_message or "")
+
+
 def test_a_name_that_comes_twice_is_answered_once(peer: Peer, name: str) -> None:
     create(peer, name)
     topics = [MetadataRequestTopic(name=name)] * 2

@@ -8,6 +8,7 @@ from millpond.model.errors import (
     GroupNotEmpty,
     GroupNotFound,
     InvalidSetting,
+    OffsetOutOfRange,
     TopicAlreadyExists,
     UnknownTopicOrPartition,
     WrongUse,
@@ -99,6 +100,9 @@ def test_groups_are_listed_described_reset_and_deleted(broker: InProcessBroker) 
             assert await reset("kitchen", {"shift": 100}) == {at: 20}
             assert await reset("kitchen", {"timestamp": 1_007}) == {at: 7}
             assert await reset("kitchen", {at: 3}) == {at: 3}
+            with pytest.raises(OffsetOutOfRange, match="which has 0 to 20"):
+                await reset("kitchen", {at: 21})
+            assert await admin.group_offsets("kitchen") == {at: 3}
             assert await reset("kitchen", "earliest") == {at: 0}
             assert await admin.group_offsets("kitchen") == {at: 0}
             with pytest.raises(WrongUse, match="to is"):

@@ -1,7 +1,7 @@
 """confluent-kafka: what is produced is what is consumed."""
 
 import pytest
-from confluent_kafka import TIMESTAMP_CREATE_TIME, KafkaError, Message, TopicPartition
+from confluent_kafka import TIMESTAMP_CREATE_TIME, KafkaError, KafkaException, Message, TopicPartition
 
 from tests.interop.broker_process import BrokerProcess
 from tests.interop.confluent import (
@@ -195,3 +195,11 @@ def test_keys_spread_over_partitions_and_stay_on_theirs(broker: BrokerProcess) -
     assert len(homes) == 20
     assert len({partition for _, partition in homes}) > 1
     consumer.close()
+
+
+def test_a_transactional_producer_learns_at_once_that_there_are_no_transactions(broker: BrokerProcess) -> None:
+    producer = new_producer(broker, transactional_id=new_name("transactions"))
+    with pytest.raises(KafkaException, match="transactions are not served") as refused:
+        producer.init_transactions(FACT_SECONDS_MAX)
+    assert refused.value.args[0].code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert refused.value.args[0].fatal()

@@ -10,7 +10,7 @@ from millpond.client.ages import written_at
 from millpond.client.cluster import Cluster
 from millpond.client.offsets import EARLIEST, LATEST, offsets_at
 from millpond.client.refusals import NEW_COORDINATOR_CODES, refusal
-from millpond.model.errors import GroupNotEmpty, GroupNotFound, MalformedMessage, WrongUse
+from millpond.model.errors import GroupNotEmpty, GroupNotFound, MalformedMessage, OffsetOutOfRange, WrongUse
 from millpond.model.ids import Offset, TopicPartition
 from millpond.model.values import dataclass
 from millpond.protocol.messages.alter_share_group_offsets import (
@@ -247,7 +247,8 @@ class Groups:
             found = [await self._cluster.topic(name) for name in topics]
             places = [TopicPartition(each.name, number) for each in found for number in range(len(each.partitions))]
         if not isinstance(to, str) and to and all(isinstance(key, TopicPartition) for key in to):
-            return {at: Offset(offset) for at, offset in to.items() if isinstance(at, TopicPartition)}
+            named = {at: Offset(offset) for at, offset in to.items() if isinstance(at, TopicPartition)}
+            return await self._within(named)
         if not places:
             raise WrongUse(f"group {group} has committed nothing; say with topics which partitions are meant")
         match to:
@@ -271,6 +272,15 @@ class Groups:
         starts = await offsets_at(self._cluster, dict.fromkeys(places, EARLIEST))
         ends = await offsets_at(self._cluster, dict.fromkeys(places, LATEST))
         return {at: Offset(min(max(committed.get(at, starts[at]) + step, starts[at]), ends[at])) for at in places}
+
+    async def _within(self, wanted: Mapping[TopicPartition, Offset]) -> dict[TopicPartition, Offset]:
+        """A group that is moved behind the end would seem to have read all, and lose its place at its next fetch."""
+        starts = await offsets_at(self._cluster, dict.fromkeys(wanted, EARLIEST))
+        ends = await offsets_at(self._cluster, dict.fromkeys(wanted, LATEST))
+        for at, offset in wanted.items():
+            if not starts[at] <= offset <= ends[at]:
+                raise OffsetOutOfRange(f"offset {offset} is not in {at}, which has {starts[at]} to {ends[at]}")
+        return dict(wanted)
 
     async def _move_share(self, group: str, offsets: Mapping[TopicPartition, Offset]) -> None:
         topics: dict[str, list[AlterShareGroupOffsetsRequestPartition]] = {}

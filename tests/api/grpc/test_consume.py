@@ -34,6 +34,21 @@ def test_it_ends_where_the_topic_ended(broker: InProcessBroker, door: Door) -> N
     assert numbers(door.consume("ending", start=wire.Start(earliest=True), count=1)) == [0]
 
 
+def test_who_starts_behind_the_end_is_refused_also_where_nothing_is_followed(
+    broker: InProcessBroker, door: Door
+) -> None:
+    broker.create_topic("behind")
+    fill(door, "behind", 3)
+    assert door.consume("behind", partition=0, start=wire.Start(offset=3)) == []
+    with refused(
+        grpc.StatusCode.OUT_OF_RANGE, "offset_out_of_range", naming="offset 4 is not in behind-0, which has 0 to 3"
+    ):
+        door.consume("behind", partition=0, start=wire.Start(offset=4))
+    request = wire.FetchBatchesRequest(topic="behind", partition=0, start=wire.Start(offset=4))
+    with refused(grpc.StatusCode.OUT_OF_RANGE, "offset_out_of_range"):
+        list(door.messages.FetchBatches(request, timeout=SECONDS_MAX))
+
+
 def test_it_starts_at_a_time(broker: InProcessBroker, door: Door) -> None:
     broker.create_topic("timed")
     now_ms = broker.clock.wall_ms()

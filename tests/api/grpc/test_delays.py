@@ -49,6 +49,9 @@ def test_what_cannot_be_delayed_or_cancelled_is_refused_at_once(broker: InProces
     broker.create_topic("slack", configs={"millpond.delay": "on"})
     with refused(grpc.StatusCode.INVALID_ARGUMENT, "invalid_field", naming="messages[0]: delay_ms is -1"):
         door.produce(messages_pb2.NewMessage(topic="slack", delay_ms=-1))
+    with refused(grpc.StatusCode.INVALID_ARGUMENT, "invalid_field", naming="messages[0]: delay_ms is -1"):
+        door.produce(messages_pb2.NewMessage(topic="never-made", delay_ms=-1))
+    assert "never-made" not in broker.broker.node.image.topics
     missing = grpc.StatusCode.NOT_FOUND
     with refused(missing, "unknown_topic_or_partition", naming="partition 7"):
         door.delays.CancelDelay(wire.CancelDelayRequest(message_id="slack/7/0"), timeout=SECONDS_MAX)

@@ -18,7 +18,7 @@ INT32 = "a whole number from 0 to 2147483647"
             {"topic": "a", "value": 1, "partition": "x"},
             f'partition is "x"; allowed is {INT32} or null',
         ),
-        ("/produce", {"topic": "a", "value": 1, "headers": {"a": "b"}}, 'headers is {"a":"b"}; allowed is a list'),
+        ("/produce", {"topic": "a", "value": 1, "headers": 7}, "headers is 7; allowed is a list or an object"),
         ("/produce", [{"topic": "a", "value": 1, "partition": -1}], f"[0].partition is -1; allowed is {INT32} or null"),
         (
             "/api/v1/topics",
@@ -47,6 +47,26 @@ INT32 = "a whole number from 0 to 2147483647"
 def test_a_body_that_does_not_fit(door: Door, path: str, body: object, said: str) -> None:
     answered = door.post(path, body)
     assert (answered.status, answered.code, answered.json["detail"]) == (400, "invalid_field", said)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "said"),
+    [
+        ("/api/v1/topics", {"name": "a", "partitons": 1}, "allowed are configs, name, partitions, replication_factor"),
+        ("/produce", [{"topic": "a", "value": 1, "headers": [{"nam": "b"}]}], "allowed are name, value"),
+        (
+            "/api/v1/queues/q/messages",
+            [{"valeu": 1}],
+            "allowed are delay_ms, deliver_at, headers, key, priority, ttl_ms, value",
+        ),
+    ],
+)
+def test_a_name_that_means_nothing_is_answered_with_those_that_do(
+    door: Door, path: str, body: object, said: str
+) -> None:
+    answered = door.post(path, body)
+    assert (answered.status, answered.code) == (400, "unknown_field")
+    assert answered.json["detail"].endswith(said)
 
 
 @pytest.mark.parametrize(

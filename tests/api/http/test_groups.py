@@ -132,6 +132,10 @@ def test_a_group_is_listed_described_reset_and_deleted(broker: InProcessBroker, 
     assert reset(to="latest") == [10]
     assert reset(to="timestamp", timestamp=0) == [0]
     assert reset(to="offsets", offsets=[{"topic": "looked-after", "partition": 0, "offset": 7}]) == [7]
+    beyond = {"to": "offsets", "offsets": [{"topic": "looked-after", "partition": 0, "offset": 11}], "dry_run": True}
+    refused = door.post(f"{one}/offsets", beyond)
+    assert (refused.status, refused.code, refused.json["field"]) == (416, "offset_out_of_range", "offsets")
+    assert refused.json["detail"] == "offset 11 is not in looked-after-0, which has 0 to 10"
     assert reset(to="earliest", topics=["looked-after"]) == [0]
     assert door.post(f"{one}/offsets", {"to": "shift"}).json["field"] == "shift"
     assert door.post(f"{one}/offsets", {"to": "latest", "shift": 1}).json["field"] == "shift"

@@ -49,6 +49,66 @@ def test_many_are_answered_in_their_order(broker: InProcessBroker, door: Door) -
     assert door.post("/produce", []).json == []
 
 
+def test_headers_may_stand_in_an_object_too(broker: InProcessBroker, door: Door) -> None:
+    broker.create_topic("headed")
+    as_object = {"topic": "headed", "value": "v", "headers": {"waiter": "Ada", "none": None}}
+    as_list = [{"name": "waiter", "value": "Ada"}, {"name": "none", "value": None}]
+    door.done("POST", "/produce", as_object)
+    assert read(door, "headed", accept=JSON)[0]["headers"] == as_list
+
+
+def test_a_message_for_later_waits_in_a_topic_that_was_never_told_to_delay(broker: InProcessBroker, door: Door) -> None:
+    broker.create_topic("for-later", partitions=2)
+    now = broker.clock.wall_ms()
+    wanted = [
+        {"topic": "for-later", "value": "now", "partition": 0},
+        {"topic": "for-later", "value": "soon", "partition": 0, "delay_ms": 60_000},
+        {"topic": "for-later", "value": "then", "partition": 1, "deliver_at": now + 90_000},
+    ]
+    placed = door.done("POST", "/produce", wanted)
+    waiting = door.done("GET", "/api/v1/delays?topic=for-later")["messages"]
+    assert [each["message_id"] for each in waiting] == [
+        f"for-later/{each['partition']}/{each['offset']}" for each in placed[1:]
+    ]
+    assert [each["deliver_at"] for each in waiting] == [now + 60_000, now + 90_000]
+    assert [each["value"] for each in read(door, "for-later", accept=JSON)] == ["now"]
+
+
+def test_messages_for_later_without_keys_are_told_from_those_for_now(broker: InProcessBroker, door: Door) -> None:
+    broker.create_topic("mixed")
+    door.done(
+        "POST", "/produce", [{"topic": "mixed", "value": "a"}, {"topic": "mixed", "value": "b", "delay_ms": 1000}]
+    )
+    assert [each["value"] for each in read(door, "mixed", accept=JSON)] == ["a"]
+    assert door.done("GET", "/api/v1/delays?topic=mixed")["pending"] == 1
+
+
+@pytest.mark.parametrize(
+    ("asked", "field"),
+    [
+        ({"delay_ms": -1}, "delay_ms"),
+        ({"delay_ms": 10**14}, "delay_ms"),
+        ({"deliver_at": "soon"}, "deliver_at"),
+        ({"delay_ms": 1, "deliver_at": 1}, "deliver_at"),
+    ],
+)
+def test_a_moment_that_cannot_be_is_refused_and_no_topic_is_made_for_it(
+    door: Door, asked: dict[str, Any], field: str
+) -> None:
+    message = {"topic": "never-made", "value": "v", **asked}
+    refused = door.post("/produce", message)
+    assert (refused.status, refused.json["field"]) == (400, field)
+    assert door.post("/produce", [message]).json["field"] == f"[0].{field}"
+    assert door.get("/api/v1/topics/never-made").status == 404
+
+
+def test_a_topic_that_was_told_not_to_delay_refuses_a_message_for_later(broker: InProcessBroker, door: Door) -> None:
+    broker.create_topic("at-once", configs={"millpond.delay": "off"})
+    refused = door.post("/produce", {"topic": "at-once", "value": "v", "delay_ms": 1000})
+    assert (refused.status, refused.json["code"], refused.json["field"]) == (400, "delays_are_off", "delay_ms")
+    assert read(door, "at-once") == []
+
+
 def test_a_large_array_goes_in_several_batches(broker: InProcessBroker, door: Door) -> None:
     broker.create_topic("large")
     answered = door.post("/produce", [{"topic": "large", "value": "x" * 200_000} for _ in range(20)])
@@ -152,7 +212,7 @@ GOOD = b'{"topic":"bad","value":"x"}'
         (b'{"topic":"bad","value":"x","partition":99999999999999999999}', 400, "invalid_field", "partition"),
         (b'{"topic":"bad","value":"x","timestamp":1.5}', 400, "invalid_field", "timestamp"),
         (b'{"topic":"bad","value":"x","timestamp":99999999999999}', 400, "invalid_timestamp", "timestamp"),
-        (b'{"topic":"bad","value":"x","headers":{"a":"b"}}', 400, "invalid_field", "headers"),
+        (b'{"topic":"bad","value":"x","headers":7}', 400, "invalid_field", "headers"),
         (b'{"topic":"bad","value":"x","headers":[{"value":"b"}]}', 400, "missing_field", "headers[0].name"),
         (b'{"topic":"bad/name","value":"x"}', 400, "invalid_topic_name", "topic"),
         (b'{"topic":"__consumer_offsets","value":"x","partition":0}', 400, "invalid_topic_name", "topic"),

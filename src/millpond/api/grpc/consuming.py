@@ -16,7 +16,7 @@ from millpond.api.grpc.proto.millpond.v1 import messages_pb2 as wire
 from millpond.api.grpc.raw_batches import next_offset
 from millpond.broker.node import Node
 from millpond.client.messages import Message
-from millpond.model.errors import MillpondError
+from millpond.model.errors import MillpondError, OffsetOutOfRange
 from millpond.model.ids import TopicPartition
 from millpond.model.limits import KIB
 from millpond.protocol.records import Record
@@ -84,7 +84,15 @@ class Consuming:
                 return await self._reading.offset_at(at, EARLIEST)
 
     async def _ends(self, positions: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
-        return {at: await self._reading.offset_at(at, LATEST) for at in positions}
+        return {at: await self._end(at, offset) for at, offset in positions.items()}
+
+    async def _end(self, at: TopicPartition, offset: int) -> int:
+        """Who starts behind it is told so, as who follows is: nothing would be read, and nothing said."""
+        end = await self._reading.offset_at(at, LATEST)
+        if offset > end:
+            start = await self._reading.offset_at(at, EARLIEST)
+            raise OffsetOutOfRange(f"offset {offset} is not in {at}, which has {start} to {end}")
+        return end
 
     # Batches
 
@@ -93,7 +101,7 @@ class Consuming:
         at = TopicPartition(request.topic, request.partition)
         self._reading.check(at)
         offset = await self._start(at, request.start)
-        end = None if request.follow else await self._reading.offset_at(at, LATEST)
+        end = None if request.follow else await self._end(at, offset)
         while end is None or offset < end:
             place = Place(at, offset)
             found = await patiently(lambda: self._reading.batches(place, wait_ms=WAIT_MS))  # noqa: B023

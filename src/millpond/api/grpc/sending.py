@@ -47,13 +47,15 @@ class Sending:
     async def _prepare(self, messages: Sequence[wire.NewMessage]) -> None:
         if len(messages) > MESSAGES_MAX:
             raise Refusal(413, "too_many_messages", f"a request has {MESSAGES_MAX} messages at most; send several")
+        later = [(number, each) for number, each in enumerate(messages) if _is_for_later(each)]
+        for number, message in later:  # before a topic is made for it, or told to delay messages
+            self._delayed(number, message, headers_of(message), self._node.clock.wall_ms())
         for name in sorted({message.topic for message in messages}):
             if not self._producing.has_topic(name):
                 await self._producing.make_topic(name)
-        for number, message in enumerate(messages):
-            if message.HasField("delay_ms") or message.HasField("deliver_at_ms"):
-                topic = find_queue(self._node, message.topic)
-                await let_delay(self._node, self._neighbours, topic, f"messages[{number}].topic")
+        for number, message in later:
+            topic = find_queue(self._node, message.topic)
+            await let_delay(self._node, self._neighbours, topic, f"messages[{number}].topic")
 
     def _send(self, messages: Sequence[wire.NewMessage], answer: "asyncio.Future[Sent]") -> None:
         if not messages:
@@ -81,7 +83,7 @@ class Sending:
         key = message.key if message.HasField("key") else None
         value = message.value if message.HasField("value") else None
         headers = headers_of(message)
-        if message.HasField("delay_ms") or message.HasField("deliver_at_ms"):
+        if _is_for_later(message):
             headers = self._delayed(number, message, headers, now_ms)
         at = self._producing.place(message.topic, key, partition)
         return at, NewRecord(value, key, TimestampMs(timestamp), headers)
@@ -92,6 +94,10 @@ class Sending:
             deliver_at=message.deliver_at_ms if message.HasField("deliver_at_ms") else None,
         )
         return asked_of(number, own, asked, now_ms=now_ms, caps=caps_of(self._node))[0]
+
+
+def _is_for_later(message: wire.NewMessage) -> bool:
+    return message.HasField("delay_ms") or message.HasField("deliver_at_ms")
 
 
 def _sent(shipment: Shipment) -> Sent:

@@ -29,9 +29,8 @@ class Asked:
 
     def explain(self, place: str, what: str) -> str | None:
         """The place as msgspec names it: `headers[0].name`. None where the type says nothing of it."""
-        steps = [name or number or first for name, number, first in _STEP.findall(place)]
         schema, value = _schema(self._kind), self._value
-        for step in steps:
+        for step in _steps(place):
             schema, value = _inside(schema, step), _part(value, step)
         if self._is_query:
             schema = {**schema, "anyOf": [each for each in _choices(schema) if each != _NULL]}
@@ -40,6 +39,17 @@ class Asked:
             return None
         given = "" if value is msgspec.UNSET else f" is {_shown(value)}"
         return f"{place or what}{given or ' is not right'}; allowed is {words}"
+
+    def names(self, place: str) -> list[str]:
+        """Of the fields that there are at a place; none where there are no fields."""
+        schema = _schema(self._kind)
+        for step in _steps(place):
+            schema = _inside(schema, step)
+        return sorted({name for each in _choices(schema) for name in each.get("properties", ())})
+
+
+def _steps(place: str) -> list[str]:
+    return [name or number or first for name, number, first in _STEP.findall(place)]
 
 
 @cache

@@ -99,17 +99,8 @@ class NewHeader(Struct, forbid_unknown_fields=True, gc=False):
     value: Raw = msgspec.field(default_factory=lambda: NOTHING)
 
 
-class NewMessage(Struct, forbid_unknown_fields=True, gc=False):
-    topic: TopicName
-    value: Annotated[Raw, Meta(examples=["one coffee"])]
-    """What becomes of it is the content type's: the bytes of a text, JSON as it stands, or base64."""
-    key: Annotated[Raw, Meta(examples=["table 4"])] = msgspec.field(default_factory=lambda: NOTHING)
-    partition: Partition | None = None
-    """Chosen by the key, as Kafka's clients do, where it is left out."""
-    headers: tuple[NewHeader, ...] = ()
-    timestamp: Timestamp | None = None
-    """Now, where it is left out."""
-
+NewHeaders = tuple[NewHeader, ...] | dict[str, Raw]
+"""In order, as name and value; or as an object."""
 
 _text_decoder: Final = msgspec.json.Decoder(str)
 
@@ -133,6 +124,11 @@ def bytes_of(form: Form, raw: Raw, field: str) -> bytes | None:
         return a2b_base64(text.encode(), strict_mode=True)
     except BinasciiError as error:
         raise Refusal(400, "invalid_base64", f"{field} is no base64: {error}", field=field) from None
+
+
+def headers_of(form: Form, given: NewHeaders) -> Headers:
+    pairs = given.items() if isinstance(given, dict) else ((each.name, each.value) for each in given)
+    return tuple([(name, bytes_of(form, value, "headers")) for name, value in pairs])
 
 
 # Out

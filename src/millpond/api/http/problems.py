@@ -89,4 +89,6 @@ def refusal_of(
     field = f"{place}.{named['name']}" if place else named["name"]
     if named["how"].startswith("missing"):
         return Refusal(400, "missing_field", f"{what} has no {field}, which is required", field=field)
-    return Refusal(400, "unknown_field", f"{what} has {field}, which means nothing here; leave it out", field=field)
+    names = asked.names(place) if asked else ()
+    remedy = f"allowed are {', '.join(names)}" if names else "leave it out"
+    return Refusal(400, "unknown_field", f"{what} has {field}, which means nothing here; {remedy}", field=field)

@@ -10,7 +10,7 @@ from msgspec import Meta, Raw, Struct
 
 from millpond.api.anywhere.queues import Asked, Caps, headers_with
 from millpond.api.anywhere.refusals import wrong
-from millpond.api.http.forms import INT64_MAX, NOTHING, Form, Message, NewHeader, bytes_of, shown
+from millpond.api.http.forms import INT64_MAX, NOTHING, Form, Message, NewHeaders, bytes_of, headers_of, shown
 from millpond.core.delivery.delay_headers import moment
 from millpond.model.errors import InvalidRecord
 from millpond.model.ids import TimestampMs
@@ -37,7 +37,7 @@ class NewQueueMessage(Struct, forbid_unknown_fields=True, gc=False):
     value: Annotated[Raw, Meta(examples=["one coffee"])]
     """What becomes of it is the content type's: the bytes of a text, JSON as it stands, or base64."""
     key: Annotated[Raw, Meta(examples=["table 4"])] = msgspec.field(default_factory=lambda: NOTHING)
-    headers: tuple[NewHeader, ...] | dict[str, Raw] = ()
+    headers: NewHeaders = ()
     """In order, as name and value; or as an object."""
     delay_ms: Delay | None = None
     """Delivered no earlier than so long from now."""
@@ -73,10 +73,7 @@ class Delivered(Message, kw_only=True):
 
 def record_of(form: Form, message: NewQueueMessage, *, now_ms: int, caps: Caps) -> Outgoing:
     asked = Asked(message.delay_ms, moment_of(message.deliver_at), message.priority, message.ttl_ms)
-    given = message.headers
-    pairs = given.items() if isinstance(given, dict) else ((each.name, each.value) for each in given)
-    own = tuple([(name, bytes_of(form, value, "headers")) for name, value in pairs])
-    headers, delayed_by = headers_with(own, asked, now_ms=now_ms, caps=caps)
+    headers, delayed_by = headers_with(headers_of(form, message.headers), asked, now_ms=now_ms, caps=caps)
     key, value = bytes_of(form, message.key, "key"), bytes_of(form, message.value, "value")
     return Outgoing(NewRecord(value, key, TimestampMs(now_ms), headers), delayed_by)
 

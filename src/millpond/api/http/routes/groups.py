@@ -15,7 +15,7 @@ from millpond.client.admin_groups import GroupDescription, PartitionLag, Target
 from millpond.core.metadata.alterations import OfGroup
 from millpond.core.metadata.broker_configs import layers
 from millpond.core.metadata.configs import describe_group as describe_settings
-from millpond.model.errors import GroupNotEmpty, GroupNotFound, InvalidSetting, MillpondError
+from millpond.model.errors import GroupNotEmpty, GroupNotFound, InvalidSetting, MillpondError, OffsetOutOfRange
 from millpond.model.ids import TopicPartition
 
 LOOK_UPS_MAX: Final = 1_000
@@ -254,7 +254,7 @@ ROUTES = (
         handler=reset,
         body=Reset,
         answer=Offsets,
-        blames=_BLAMES,
+        blames={**_BLAMES, OffsetOutOfRange: "offsets"},
     ),
     Route(
         method="DELETE",

@@ -3,32 +3,69 @@
     {"topic": "orders", "key": "table 4", "value": "one coffee"}      {"partition": 2, "offset": 17}
 
 An array is answered with an array, in its order, when all are kept. Where some were refused the answer is a problem,
-and its `results` say what became of each.
+and its `results` say what became of each. With `delay_ms` or `deliver_at` a message is delivered later, and the place
+that is answered is its id until then.
 """
 
-from collections.abc import Coroutine, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Annotated, Any, Final
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Raw, Struct
 
-from millpond.api.anywhere.producing import Parcel, Producing
+from millpond.api.anywhere import queues
+from millpond.api.anywhere.producing import Parcel
 from millpond.api.anywhere.refusals import Refusal, code_of, status_of
 from millpond.api.anywhere.shipment import Shipment, size_of
 from millpond.api.http.connection import Answer, Request
-from millpond.api.http.forms import FORMS, NOTHING, Form, NewMessage, bytes_of, form_of_body
+from millpond.api.http.forms import (
+    FORMS,
+    NOTHING,
+    Form,
+    NewHeaders,
+    Partition,
+    Timestamp,
+    TopicName,
+    bytes_of,
+    form_of_body,
+    headers_of,
+)
 from millpond.api.http.problems import Blames, problem, reply_to
+from millpond.api.http.queue_messages import Delay, Moment, moment_of
 from millpond.api.http.replies import JSON, Reply
 from millpond.api.http.routing import Route, decoded
 from millpond.api.http.services import Services
+from millpond.broker.node import Node
 from millpond.model.errors import BatchTooLarge, InvalidTimestamp, InvalidTopicName, MillpondError
 from millpond.model.ids import TimestampMs, TopicPartition
-from millpond.protocol.records import NewRecord
+from millpond.protocol.records import Headers, NewRecord
 
 MESSAGES_MAX: Final = 10_000
 """Of one array: they are put into batches on the broker's loop, and others wait meanwhile."""
 _NAMES_TOPIC: Final = b'"topic"'
 _BLAMES: Final[Blames] = {InvalidTopicName: "topic", InvalidTimestamp: "timestamp", BatchTooLarge: "value"}
+
+
+class NewMessage(Struct, forbid_unknown_fields=True, gc=False):
+    topic: TopicName
+    value: Annotated[Raw, Meta(examples=["one coffee"])]
+    """What becomes of it is the content type's: the bytes of a text, JSON as it stands, or base64."""
+    key: Annotated[Raw, Meta(examples=["table 4"])] = msgspec.field(default_factory=lambda: NOTHING)
+    partition: Partition | None = None
+    """Chosen by the key, as Kafka's clients do, where it is left out."""
+    headers: NewHeaders = ()
+    """In order, as name and value; or as an object."""
+    timestamp: Timestamp | None = None
+    """Now, where it is left out."""
+    delay_ms: Delay | None = None
+    """Delivered no earlier than so long from now."""
+    deliver_at: Moment | None = None
+    """Delivered no earlier than then; in the place of a delay."""
+
+    @property
+    def is_for_later(self) -> bool:
+        return self.delay_ms is not None or self.deliver_at is not None
+
 
 _one: Final = msgspec.json.Decoder(NewMessage)
 _many: Final = msgspec.json.Decoder(list[NewMessage])
@@ -40,7 +77,7 @@ class Place(Struct):
 
 
 def produce(services: Services, request: Request, answer: Answer) -> Coroutine[Any, Any, None] | None:
-    """Waits for itself only where a topic has to be made first."""
+    """Waits for itself only where a topic has to be made first, or to be told to delay messages."""
     form = form_of_body(request.headers)
     messages: list[NewMessage]
     if is_array := request.body.lstrip()[:1] == b"[":
@@ -53,8 +90,11 @@ def produce(services: Services, request: Request, answer: Answer) -> Coroutine[A
         messages = [decoded(_one, request.body)]
     send = _send_array if is_array else _send_one
     missing = [each for each in {message.topic for message in messages} if not services.producing.has_topic(each)]
-    if missing:
-        return _make_first(services, sorted(missing), lambda: send(services, form, messages, answer))
+    later = {
+        f"[{number}]." if is_array else "": message for number, message in enumerate(messages) if message.is_for_later
+    }
+    if missing or later:
+        return _prepare(services, form, sorted(missing), later, lambda: send(services, form, messages, answer))
     send(services, form, messages, answer)
     return None
 
@@ -63,15 +103,30 @@ def _too_many() -> Refusal:
     return Refusal(413, "too_many_messages", f"an array has {MESSAGES_MAX} messages at most; send several arrays")
 
 
-async def _make_first(services: Services, topics: Sequence[str], then: Any) -> None:  # noqa: ANN401
-    for topic in topics:
+async def _prepare(
+    services: Services, form: Form, missing: Sequence[str], later: Mapping[str, NewMessage], then: Callable[[], None]
+) -> None:
+    """`later` are the delayed messages, by what stands before a field of theirs where it is named. No topic is made or
+    told to delay messages before these are found right."""
+    delayed_by: dict[str, str] = {}
+    for prefix, message in later.items():
+        try:
+            _headers(services.node, form, message, services.node.clock.wall_ms())
+        except Refusal as refusal:
+            refusal.field = f"{prefix}{refusal.field}"
+            raise
+        field = "delay_ms" if message.deliver_at is None else "deliver_at"
+        delayed_by.setdefault(message.topic, f"{prefix}{field}")
+    for topic in missing:
         await services.producing.make_topic(topic)
+    for topic, field in delayed_by.items():
+        await queues.let_delay(services.node, services.neighbours, queues.find_queue(services.node, topic), field)
     then()
 
 
 def _send_one(services: Services, form: Form, messages: list[NewMessage], answer: Answer) -> None:
     (message,) = messages
-    at, record = _record(services.producing, form, message, services.node.clock.wall_ms())
+    at, record = _record(services, form, message, services.node.clock.wall_ms())
 
     def done(offsets: Sequence[int], error: MillpondError | None) -> None:
         if error is None:
@@ -91,13 +146,15 @@ def _send_array(services: Services, form: Form, messages: list[NewMessage], answ
     anywhere: dict[str, list[tuple[int, NewRecord]]] = {}
     """Where the messages of a topic go that do not say where."""
     for number, message in enumerate(messages):
-        is_plain = message.key is NOTHING and message.partition is None and not message.headers
+        is_plain = (
+            message.key is NOTHING and message.partition is None and not message.headers and not message.is_for_later
+        )
         try:
             if is_plain and (placed := anywhere.get(message.topic)) is not None:
                 stamp = TimestampMs(now_ms if message.timestamp is None else message.timestamp)
                 placed.append((number, NewRecord(bytes_of(form, message.value, "value"), None, stamp)))
                 continue
-            at, record = _record(services.producing, form, message, now_ms)
+            at, record = _record(services, form, message, now_ms)
         except Refusal as refusal:
             refusal.field = f"[{number}].{refusal.field}"
             raise
@@ -108,12 +165,20 @@ def _send_array(services: Services, form: Form, messages: list[NewMessage], answ
     Shipment(len(messages), lambda shipment: answer(_reply(shipment))).send(services.producing, waiting)
 
 
-def _record(producing: Producing, form: Form, message: NewMessage, now_ms: int) -> tuple[TopicPartition, NewRecord]:
+def _record(services: Services, form: Form, message: NewMessage, now_ms: int) -> tuple[TopicPartition, NewRecord]:
     key = bytes_of(form, message.key, "key")
-    at = producing.place(message.topic, key, message.partition)
-    headers = tuple([(each.name, bytes_of(form, each.value, "headers")) for each in message.headers])
+    at = services.producing.place(message.topic, key, message.partition)
+    headers = _headers(services.node, form, message, now_ms)
     timestamp = TimestampMs(now_ms if message.timestamp is None else message.timestamp)
     return at, NewRecord(bytes_of(form, message.value, "value"), key, timestamp, headers)
+
+
+def _headers(node: Node, form: Form, message: NewMessage, now_ms: int) -> Headers:
+    own = headers_of(form, message.headers) if message.headers else ()
+    if not message.is_for_later:
+        return own
+    asked = queues.Asked(message.delay_ms, moment_of(message.deliver_at))
+    return queues.headers_with(own, asked, now_ms=now_ms, caps=queues.caps_of(node))[0]
 
 
 def _reply(shipment: Shipment) -> Reply:

@@ -2,7 +2,8 @@
 
 Behaviour: the one that leads the partition that keeps the group. The first who asks has the topic made that keeps
 groups: else each broker would have to name itself, and clients would go from one to the other. Transactions have no
-coordinator yet.
+coordinator yet, and who asks for one is refused for good: to "not available" clients come back until their time is up,
+and nobody learns why.
 Version notes: to 3 one key, from 4 several at once.
 """
 
@@ -21,6 +22,7 @@ from millpond.protocol.messages.find_coordinator import (
 _GROUP, _TRANSACTION = 0, 1
 _INVALID_REQUEST = 42
 _COORDINATOR_NOT_AVAILABLE = 15
+_TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
 
 
 def answer(
@@ -55,7 +57,8 @@ def _coordinator(node: Node, kind: int, key: str) -> Coordinator:
         why = f"key type is {kind}; allowed are {_GROUP} for groups and {_TRANSACTION} for transactions"
         return _none(key, why, code=_INVALID_REQUEST)
     if kind != _GROUP:
-        return _none(key, "only groups have a coordinator here; transactions do not, yet")
+        why = "only groups have a coordinator here; transactions are not served yet: leave out transactional.id"
+        return _none(key, why, code=_TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     leader = node.groups.leader_of(key)
     broker = node.image.brokers.get(leader)
     if broker is None:
