@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -76,10 +77,10 @@ def test_a_message_for_later_waits_in_a_topic_that_was_never_told_to_delay(broke
 
 def test_messages_for_later_without_keys_are_told_from_those_for_now(broker: InProcessBroker, door: Door) -> None:
     broker.create_topic("mixed")
-    door.done(
-        "POST", "/produce", [{"topic": "mixed", "value": "a"}, {"topic": "mixed", "value": "b", "delay_ms": 1000}]
-    )
-    assert [each["value"] for each in read(door, "mixed", accept=JSON)] == ["a"]
+    wanted = [{"topic": "mixed", "value": "b", "delay_ms": 1000}, {"topic": "mixed", "value": "a"}]
+    placed = door.done("POST", "/produce", wanted)
+    (found,) = read(door, "mixed", accept=JSON)
+    assert (found["value"], found["offset"]) == ("a", placed[1]["offset"])
     assert door.done("GET", "/api/v1/delays?topic=mixed")["pending"] == 1
 
 
@@ -304,6 +305,17 @@ def test_nobody_suffers_for_anothers_mistake(broker: InProcessBroker, door: Door
         each.join()
     assert answered == {0: {400}, **{number: {200} for number in range(1, 8)}}
     assert len(values(door, "shared")) == 140
+
+
+def test_nobody_is_put_aside_with_anothers_message_for_later(broker: InProcessBroker, door: Door) -> None:
+    broker.create_topic("strangers", configs={"millpond.delay": "on"})
+    wanted: list[dict[str, Any]] = [{"topic": "strangers", "value": str(number)} for number in range(40)]
+    for message in wanted[::2]:
+        message["delay_ms"] = 3_600_000
+    with ThreadPoolExecutor(8) as pool:
+        placed = list(pool.map(lambda message: door.done("POST", "/produce", message)["offset"], wanted))
+    said = {message["value"]: offset for message, offset in zip(wanted[1::2], placed[1::2], strict=True)}
+    assert {each["value"]: each["offset"] for each in read(door, "strangers", accept=JSON)} == said
 
 
 def test_messages_of_many_requests_share_batches(broker: InProcessBroker) -> None:

@@ -19,6 +19,7 @@ from millpond.broker.drivers.partition import Partition
 from millpond.broker.node import Node
 from millpond.broker.operations.produce import Pending, Produced, begin, finish, finish_now
 from millpond.client.partitioners import by_murmur2
+from millpond.core.delivery.delay_headers import ASKING
 from millpond.core.metadata.controller import auto_create
 from millpond.core.metadata.decisions import Refused
 from millpond.core.metadata.image import Topic
@@ -35,7 +36,7 @@ Done = Callable[[Sequence[int], MillpondError | None], None]
 
 
 class Parcel:
-    """Records of one request for one partition."""
+    """Records of one request for one partition; all of them for later, or none."""
 
     __slots__ = ("done", "records", "size")
 
@@ -43,6 +44,15 @@ class Parcel:
         self.records = records
         self.size = size
         self.done = done
+
+    @property
+    def is_for_later(self) -> bool:
+        return asks_for_delay(self.records[0])
+
+
+def asks_for_delay(record: NewRecord) -> bool:
+    """A batch with such a one is put aside as a whole, and what else is in it comes at other offsets than was said."""
+    return any(name in ASKING for name, _ in record.headers)
 
 
 class Producing:
@@ -173,10 +183,12 @@ class _Gathering:
         self._producing.flushed(self._partition, is_empty=True)
 
     def _take(self) -> list[Parcel]:
-        size, taken = 0, [self._waiting.popleft()]
-        most = min(BATCH_BYTES_MAX, self._partition.config.batch_bytes_max // 2)
-        size = taken[0].size
+        taken = [self._waiting.popleft()]
+        config, size = self._partition.config, taken[0].size
+        most = min(BATCH_BYTES_MAX, config.batch_bytes_max // 2)
         while self._waiting and (size := size + self._waiting[0].size) <= most:
+            if config.delay and self._waiting[0].is_for_later != taken[0].is_for_later:
+                break
             taken.append(self._waiting.popleft())
         return taken
 

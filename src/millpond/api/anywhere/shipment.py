@@ -6,7 +6,7 @@ Driven by the doors' produce calls, on the broker's loop.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from millpond.api.anywhere.producing import BATCH_BYTES_MAX, Parcel, Producing
+from millpond.api.anywhere.producing import BATCH_BYTES_MAX, Parcel, Producing, asks_for_delay
 from millpond.client.batches import record_bytes
 from millpond.model.errors import MillpondError
 from millpond.model.ids import TopicPartition
@@ -26,7 +26,10 @@ class Shipment:
 
     def send(self, producing: Producing, placed: Mapping[TopicPartition, Sequence[Numbered]]) -> None:
         parcels = [
-            (at, self._parcel(at.partition, *part)) for at, numbered in placed.items() for part in _parts(numbered)
+            (at, self._parcel(at.partition, *part))
+            for at, numbered in placed.items()
+            for alike in _apart(numbered)
+            for part in _parts(alike)
         ]  # all of them, before the first can be done
         for at, parcel in parcels:
             producing.send(at, parcel)
@@ -57,6 +60,15 @@ class Shipment:
 
 def size_of(record: NewRecord) -> int:
     return record_bytes(record.value, record.key, record.headers)
+
+
+def _apart(numbered: Sequence[Numbered]) -> list[Sequence[Numbered]]:
+    """Those for now, and those for later."""
+    later = [each for each in numbered if each[1].headers and asks_for_delay(each[1])]
+    if not later or len(later) == len(numbered):
+        return [numbered]
+    numbers = {number for number, _ in later}
+    return [[each for each in numbered if each[0] not in numbers], later]
 
 
 def _parts(numbered: Sequence[Numbered]) -> Iterator[tuple[Sequence[Numbered], int]]:
