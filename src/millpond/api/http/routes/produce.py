@@ -62,10 +62,6 @@ class NewMessage(Struct, forbid_unknown_fields=True, gc=False):
     deliver_at: Moment | None = None
     """Delivered no earlier than then; in the place of a delay."""
 
-    @property
-    def is_for_later(self) -> bool:
-        return self.delay_ms is not None or self.deliver_at is not None
-
 
 _one: Final = msgspec.json.Decoder(NewMessage)
 _many: Final = msgspec.json.Decoder(list[NewMessage])
@@ -91,7 +87,9 @@ def produce(services: Services, request: Request, answer: Answer) -> Coroutine[A
     send = _send_array if is_array else _send_one
     missing = [each for each in {message.topic for message in messages} if not services.producing.has_topic(each)]
     later = {
-        f"[{number}]." if is_array else "": message for number, message in enumerate(messages) if message.is_for_later
+        f"[{number}]." if is_array else "": message
+        for number, message in enumerate(messages)
+        if message.delay_ms is not None or message.deliver_at is not None
     }
     if missing or later:
         return _prepare(services, form, sorted(missing), later, lambda: send(services, form, messages, answer))
@@ -146,11 +144,10 @@ def _send_array(services: Services, form: Form, messages: list[NewMessage], answ
     anywhere: dict[str, list[tuple[int, NewRecord]]] = {}
     """Where the messages of a topic go that do not say where."""
     for number, message in enumerate(messages):
-        is_plain = (
-            message.key is NOTHING and message.partition is None and not message.headers and not message.is_for_later
-        )
+        is_plain = message.key is NOTHING and message.partition is None and not message.headers
+        is_for_now = message.delay_ms is None and message.deliver_at is None
         try:
-            if is_plain and (placed := anywhere.get(message.topic)) is not None:
+            if is_plain and is_for_now and (placed := anywhere.get(message.topic)) is not None:
                 stamp = TimestampMs(now_ms if message.timestamp is None else message.timestamp)
                 placed.append((number, NewRecord(bytes_of(form, message.value, "value"), None, stamp)))
                 continue
@@ -175,7 +172,7 @@ def _record(services: Services, form: Form, message: NewMessage, now_ms: int) ->
 
 def _headers(node: Node, form: Form, message: NewMessage, now_ms: int) -> Headers:
     own = headers_of(form, message.headers) if message.headers else ()
-    if not message.is_for_later:
+    if message.delay_ms is None and message.deliver_at is None:
         return own
     asked = queues.Asked(message.delay_ms, moment_of(message.deliver_at))
     return queues.headers_with(own, asked, now_ms=now_ms, caps=queues.caps_of(node))[0]
