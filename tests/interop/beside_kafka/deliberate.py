@@ -25,6 +25,7 @@ REASONS: tuple[tuple[str, str, str], ...] = (
     ("producers", "again|the fifth last", "a duplicate's time of append is not remembered"),
     ("producers", "one of long ago", "it is in the log: a client takes DUPLICATE_SEQUENCE_NUMBER for a success"),
     ("producers", "a gap|back|epoch|negative", _START),
+    ("administer groups", "coordinator of kind 1", "transactions are not served, and who asks is refused for good"),
     ("producers", "not known yet", "refused once: what comes before it may have been refused before the partition was"),
     ("producers", "unknown here, sequence 5|a sequence near its end", "a duplicate's time of append is not remembered"),
     ("fetch", "negative sizes|isolation nobody knows|an epoch that never was", _BROKEN),
