@@ -16,7 +16,7 @@ OFFSETS_MAX: Final = 1_000_000
 """In one acknowledgement that names a type for each."""
 
 _OUTCOMES: Final = tuple(Outcome)
-_RENEW: Final = int(Outcome.RENEW)
+_GAP, _REJECT, _RENEW = int(Outcome.GAP), int(Outcome.REJECT), int(Outcome.RENEW)
 
 # Codes that share consumers know what to do with; any other ends them.
 _UNDERSTOOD: Final = frozenset({2, 3, 6, 9, 29, 42, 56, 74, 78, 100, 103, 121})
@@ -89,9 +89,9 @@ def _verdicts(batch: Batch, *, renews: bool) -> list[Verdict]:
         raise InvalidRequest(
             f"offsets {first} to {last} with {len(types)} types; allowed is one for all of them, or one for each"
         )
-    most = _RENEW if renews else _RENEW - 1
-    if wrong := [each for each in types if not 0 <= each <= most]:
-        raise InvalidRequest(f"acknowledgement type {wrong[0]}; allowed are {Outcome.GAP:d} to {most:d} here")
+    most = _RENEW if renews else _REJECT
+    if wrong := [each for each in types if not _GAP <= each <= most]:
+        raise InvalidRequest(f"acknowledgement type {wrong[0]}; allowed are {_GAP} to {most} here")
     if len(types) == 1:
         return [Verdict(first, last, _OUTCOMES[types[0]])]
     verdicts = []
