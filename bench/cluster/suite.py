@@ -84,6 +84,6 @@ def _catching_up(place: Workspace, scale: Scale) -> list[Row]:
 
 def _gaps(place: Workspace, scale: Scale) -> list[Row]:
     with _running(place) as cluster:
-        rows = gaps.rows("as it comes", gaps.failovers(cluster, "kills", kills=scale.kills))
+        rows = gaps.rows(gaps.failovers(cluster, "kills", kills=scale.kills))
         gap_s = gaps.restart_gap(cluster, "restarts")
     return [*rows, Row(section="failover", name="each broker restarted in order, longest gap", value=gap_s, unit="s")]

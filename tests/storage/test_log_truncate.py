@@ -127,6 +127,21 @@ async def test_a_truncation_survives_a_power_cut(flush: Flush, end: int, is_mapp
 
 
 @simulated
+async def test_where_a_reader_stopped_is_forgotten_with_what_was_there(disk: SimDisk) -> None:
+    log = open_log(disk)
+    for value in (b"a", b"b", b"c"):
+        append(log, value)
+    _, stopped_at = log.read(Offset(1), bytes_max=1)
+    assert stopped_at == 2
+    await log.truncate(Offset(1))
+    append(log, b"larger than what was there")
+    append(log, b"new")
+    assert log.read(Offset(2), bytes_max=1).next_offset == 3
+    assert values_of(log) == [b"a", b"larger than what was there", b"new"]
+    await log.close()
+
+
+@simulated
 async def test_what_comes_after_a_truncation_is_not_mixed_with_what_was_there(disk: SimDisk) -> None:
     log = open_log(disk, SMALL)
     for number in range(10):

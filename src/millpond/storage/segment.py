@@ -60,6 +60,7 @@ class Segment:
         "_index_due",
         "_index_interval",
         "_map",
+        "_places",
         "_reserved",
         "base_offset",
         "is_sealed",
@@ -90,6 +91,8 @@ class Segment:
         self._epochs = epochs
         self._file: File | None = None
         self._map = memoryview(b"")
+        self._places: dict[int, int] = {}
+        """Where the last read began and ended: from there the next one goes on, or another reader of the same tail."""
         self._reserved = MIB
         """Up to where it grows without asking for space."""
         self._index: SparseIndex | None = None
@@ -260,6 +263,7 @@ class Segment:
             self.file.truncate(position)
             self.file.sync()
         self.size, self.next_offset = position, offset
+        self._places = {}
         self._rewind_index()
 
     def end_at(self, index: SparseIndex, *, doubtful_from: int) -> None:
@@ -276,6 +280,7 @@ class Segment:
         file.sync()
         self.close_file()
         self.size, self.next_offset, self._index = index.log_bytes, index.next_offset, index
+        self._places = {}
 
     def _replace_by_front(self, size: int) -> None:
         copy = self._filesystem.open(self.path + UNFINISHED, create=True)
@@ -301,13 +306,15 @@ class Segment:
 
     def read(self, start: Offset, *, bytes_max: int, until: Offset, verify: bool) -> Slice:  # noqa: C901 - one walk
         """Batches from the one that holds `start`, as many as fit, but at least one; none that reaches `until`."""
-        expected: int
-        expected, position = self.index.position_at_or_before(start)
+        expected: int = start
+        position = self._places.get(start, -1)
+        if position < 0:
+            expected, position = self.index.position_at_or_before(start)
         # The batch wanted begins less than an index interval behind the place that the index knows.
         view = self._view(position, self._index_interval + (max(HEADER_BYTES, bytes_max)))
         seen, room = len(view), self.size - position
         expected, begin = _pass_over(view, expected, start, room)
-        end = begin
+        first, end = expected, begin
         stop = begin + bytes_max
         written_epoch, epoch_end = self._epochs.at(expected)
         unpack = _FRONT.unpack_from
@@ -346,6 +353,8 @@ class Segment:
                 break  # whole, and not to be seen yet
             end = behind
             expected = following
+        if end > begin and first == start:
+            self._places = {start: position + begin, expected: position + end}
         return _new_tuple(Slice, (view[begin:end], expected))
 
     def position_of(self, offset: Offset) -> int:

@@ -74,7 +74,7 @@ class BrokerLife:
         """Never where this broker has been fenced, even if it is the controller by now."""
         if self._is_handing_over or not self._is_registered():
             return False
-        return self._quorum.holds_lease() or self._lease.is_valid(self._now_ms())
+        return self._lease.is_valid(self._now_ms()) or self._quorum.holds_lease()
 
     def _now_ms(self) -> int:
         return int(self._loop.time() * 1000)
