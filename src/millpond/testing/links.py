@@ -99,7 +99,7 @@ class Links:
     # --- Questions -------------------------------------------------------------------------------
 
     def conditions(self, source: str, target: str) -> Conditions:
-        return self._between.get((source, target), self._everywhere)
+        return self._between.get((source, target), self._everywhere) if self._between else self._everywhere
 
     def passes(self, source: str, target: str) -> bool:
         """Whether a packet gets through now. A dark source is no obstacle to what left it before."""

@@ -15,6 +15,9 @@ from typing import Any
 from millpond.testing.handles import Call, Timer
 from millpond.testing.hosts import HERE
 
+ROUNDED_SECONDS_MAX = 1e-9
+"""A timer by a clock that drifts rings this much later, so that the clock surely shows its moment by then."""
+
 
 class TimedLoop(asyncio.BaseEventLoop):
     # What BaseEventLoop keeps, in every CPython from 3.11 on, and type stubs leave out.
@@ -62,7 +65,10 @@ class TimedLoop(asyncio.BaseEventLoop):
         *arguments: Any,  # noqa: ANN401 - the callback's
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
-        return self.call_at(self.time() + delay, callback, *arguments, context=context)
+        rates, life = self.clock_rates, HERE.get()
+        rate = rates.get(life.host, 1.0) if rates and life is not None else 1.0
+        when = self._now + delay if rate == 1.0 else (self._now * rate + delay) / rate + ROUNDED_SECONDS_MAX
+        return self.call_at_true_time(when, callback, *arguments, context=context)
 
     def call_at(  # type: ignore[override]
         self,
@@ -74,7 +80,7 @@ class TimedLoop(asyncio.BaseEventLoop):
         """By the clock of the host whose code asks."""
         rates = self.clock_rates
         if rates and (life := HERE.get()) is not None and (rate := rates.get(life.host, 1.0)) != 1.0:
-            when = when / rate + 1e-9  # so that the host's clock surely shows `when` by then
+            when = when / rate + ROUNDED_SECONDS_MAX
         return self.call_at_true_time(when, callback, *arguments, context=context)
 
     def call_at_true_time(
