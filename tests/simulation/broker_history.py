@@ -146,23 +146,23 @@ class AcknowledgedMeansReadable:
             case Acknowledged():
                 for offset, value in enumerate(event.values, start=event.base_offset):
                     known = self._kept.setdefault((event.partition, offset), value)
-                    _require(self, known == value, f"{value!r} was acknowledged at {offset}, where {known!r} is")
+                    if known != value:
+                        raise _broken(self, f"{value!r} was acknowledged at {offset}, where {known!r} is")
             case Read():
                 self._compare(event.partition, event.records)
             case ReadInCalm():
                 self._compare(event.partition, event.records)
                 there = {offset for offset, _ in event.records}
                 for (partition, offset), value in self._kept.items():
-                    _require(
-                        self,
-                        partition != event.partition or offset in there,
-                        f"{value!r} was acknowledged at {offset} of {partition}, and is gone; it ends at {event.end}",
-                    )
+                    if partition == event.partition and offset not in there:
+                        how = f"{value!r} was acknowledged at {offset} of {partition}, and is gone"
+                        raise _broken(self, f"{how}; it ends at {event.end}")
 
     def _compare(self, partition: int, records: Records) -> None:
         for offset, value in records:
             known = self._kept.get((partition, offset), value)
-            _require(self, known == value, f"{known!r} was acknowledged at {offset} of {partition}; {value!r} is there")
+            if known != value:
+                raise _broken(self, f"{known!r} was acknowledged at {offset} of {partition}; {value!r} is there")
 
 
 class WhatWasSeenStays:
@@ -176,7 +176,8 @@ class WhatWasSeenStays:
             case Read() | ReadInCalm():
                 for offset, value in event.records:
                     known = self._seen.setdefault((event.partition, offset), value)
-                    _require(self, known == value, f"{offset} of {event.partition} was {known!r} and is {value!r}")
+                    if known != value:
+                        raise _broken(self, f"{offset} of {event.partition} was {known!r} and is {value!r}")
         if isinstance(event, ReadInCalm):
             last = max((offset for partition, offset in self._seen if partition == event.partition), default=-1)
             _require(self, last < event.end, f"{last} of {event.partition} was seen; it ends at {event.end}")
@@ -227,9 +228,8 @@ class NothingTwiceFromAnIdempotentProducer:
                 for offset, value in event.records:
                     if value in self._idempotent:
                         place = self._places.setdefault(value, (event.partition, offset))
-                        _require(
-                            self, place == (event.partition, offset), f"{value!r} is at {place} and again at {offset}"
-                        )
+                        if place != (event.partition, offset):
+                            raise _broken(self, f"{value!r} is at {place} and again at {offset}")
 
 
 class NothingPhantom:
@@ -245,7 +245,8 @@ class NothingPhantom:
             case Read() | ReadInCalm():
                 for offset, value in event.records:
                     sent_to = self._sent.get(value)
-                    _require(self, sent_to == event.partition, f"{value!r} at {offset} was sent to {sent_to}")
+                    if sent_to != event.partition:
+                        raise _broken(self, f"{value!r} at {offset} was sent to {sent_to}")
 
 
 class NoProducerIdTwice:
@@ -347,15 +348,21 @@ class ConsumersSeeInOrderWithoutGaps:
             case Read():
                 expected = self._next[event.reader, event.partition]
                 for offset, _ in event.records:
-                    _require(self, offset == expected, f"{event.reader} was given {offset} for {expected}")
+                    if offset != expected:
+                        raise _broken(self, f"{event.reader} was given {offset} for {expected}")
                     expected += 1
                 _require(self, expected <= event.end, f"{event.reader} saw {expected - 1}, beyond the end {event.end}")
                 self._next[event.reader, event.partition] = expected
 
 
 def _require(invariant: Invariant, holds: bool, otherwise: str) -> None:
+    """For what is asked once per event; of each record only what is broken is put into words."""
     if not holds:
-        raise Violation(f"{type(invariant).__name__}: {otherwise}")
+        raise _broken(invariant, otherwise)
+
+
+def _broken(invariant: Invariant, how: str) -> Violation:
+    return Violation(f"{type(invariant).__name__}: {how}")
 
 
 INVARIANTS: tuple[Callable[[], Invariant], ...] = (

@@ -6,6 +6,7 @@ Driven by api/kafka/dispatch.py for each request, on the loop; read by expositio
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, get_args, get_origin, get_type_hints
 
 from millpond.model.latencies import Latencies
@@ -47,6 +48,7 @@ class RequestFacts:
         return self.by_api.setdefault(key, ApiFacts(name))
 
 
+@cache
 def error_finder(response_class: type[Any]) -> FindErrors:
     """Written as straight-line source, like the codec: it runs for each response."""
     lines = ["def find(m):", " found = []"]

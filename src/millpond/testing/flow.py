@@ -46,7 +46,7 @@ class Flow:
         self._number = number
         self._source = source
         self._target = target
-        self._waiting: deque[memoryview] = deque()
+        self._waiting: deque[bytes | memoryview] = deque()
         self.waiting_bytes = 0
         """In the sender's buffer, not yet on the wire."""
         self._window_used = 0
@@ -62,7 +62,7 @@ class Flow:
         self._retransmit_seconds = 0.0
 
     def send(self, data: bytes) -> None:
-        self._waiting.append(memoryview(data))
+        self._waiting.append(data)
         self.waiting_bytes += len(data)
         self._pump()
 
@@ -110,16 +110,18 @@ class Flow:
         if size > 1 and self._links.rng.random() < fragment_chance:
             size = self._links.rng.randrange(1, size)
         if size < len(head):
-            self._waiting.appendleft(head[size:])
+            self._waiting.appendleft(memoryview(head)[size:])
+            head = head[:size]
         self.waiting_bytes -= size
-        return bytes(head[:size])
+        return bytes(head)  # the very bytes that were sent, where they go in one piece
 
     def _launch(self, segment: bytes) -> None:
-        links, source, target = self._links, self._source.host, self._target.host
-        arrival = links.loop.true_time() + links.delay_seconds(source, target)
-        retransmit_seconds = links.conditions(source, target).retransmit_ms_min / 1000
+        links = self._links
+        conditions = links.conditions(self._source.host, self._target.host)
+        arrival = links.loop.true_time() + links.draw_delay_seconds(conditions)
+        retransmit_seconds = conditions.retransmit_ms_min / 1000
         for _ in range(LOSSES_IN_A_ROW_MAX):
-            if not links.lost(source, target):
+            if links.rng.random() >= conditions.loss_chance:
                 break
             arrival += retransmit_seconds
             retransmit_seconds *= 2

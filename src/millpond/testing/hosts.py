@@ -11,6 +11,8 @@ from collections import deque
 from contextvars import ContextVar
 from enum import Enum
 
+from millpond.testing.handles import Call, Timer
+
 OUTSIDE = "outside"
 """The host of a scenario's own code, which watches the simulated hosts and cannot be killed."""
 
@@ -37,7 +39,7 @@ class Life:
         self.busy_until = 0.0
         self.running = True
         """Whether its code may run now; kept in step with the fields above by `SimLoop`."""
-        self.parked: deque[asyncio.Handle] = deque()
+        self.parked: deque[Call | Timer] = deque()
         """What became ready while the life was held, in order."""
         self.watchers: list[asyncio.Future[None]] = []
         """Futures of code outside that must learn of this life's end."""

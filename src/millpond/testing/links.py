@@ -99,7 +99,7 @@ class Links:
     # --- Questions -------------------------------------------------------------------------------
 
     def conditions(self, source: str, target: str) -> Conditions:
-        return self._between.get((source, target), self._everywhere)
+        return self._between.get((source, target), self._everywhere) if self._between else self._everywhere
 
     def passes(self, source: str, target: str) -> bool:
         """Whether a packet gets through now. A dark source is no obstacle to what left it before."""
@@ -114,10 +114,12 @@ class Links:
 
     def delay_seconds(self, source: str, target: str) -> float:
         """One draw of how long a packet takes; two packets drawn apart may overtake each other."""
-        conditions = self.conditions(source, target)
-        if self.rng.random() < conditions.tail_chance:
-            return self.rng.uniform(conditions.delay_ms_min, conditions.tail_ms_max) / 1000
-        return self.rng.uniform(conditions.delay_ms_min, conditions.delay_ms_max) / 1000
+        return self.draw_delay_seconds(self.conditions(source, target))
+
+    def draw_delay_seconds(self, conditions: Conditions) -> float:
+        is_held_up = self.rng.random() < conditions.tail_chance
+        longest_ms = conditions.tail_ms_max if is_held_up else conditions.delay_ms_max
+        return self.rng.uniform(conditions.delay_ms_min, longest_ms) / 1000
 
     def at(
         self, when: float, action: Callable[[Unpack[Arguments]], object], *arguments: *Arguments

@@ -28,6 +28,7 @@ from functools import partial
 from typing import Any, NoReturn, TypeVar
 
 from millpond.testing.datagram import SimDatagramTransport
+from millpond.testing.handles import Call, Timer
 from millpond.testing.hosts import HERE, Fate, Life
 from millpond.testing.network import SimNetwork
 from millpond.testing.server import SimServer
@@ -61,12 +62,11 @@ class LimitReached(SimulationError):
 class SimFuture(asyncio.Future[T]):
     """A future whose hash is its serial number, so that sets of futures have the same order in every process."""
 
-    def __init__(self, serial: int, *, loop: asyncio.AbstractEventLoop) -> None:
-        self._serial = serial
-        super().__init__(loop=loop)
+    serial: int
+    """Set by the loop, which makes them all; a constructor of our own would cost as much as asyncio's."""
 
     def __hash__(self) -> int:
-        return self._serial
+        return self.serial
 
 
 class SimTask(asyncio.Task[T]):
@@ -93,10 +93,8 @@ class SimTask(asyncio.Task[T]):
 
 class SimLoop(TimedLoop):
     # What BaseEventLoop keeps, in every CPython from 3.11 on, and type stubs leave out.
-    _ready: deque[asyncio.Handle]
     _stopping: bool
     _thread_id: int | None
-    _timer_cancelled_count: int
 
     def __init__(
         self,
@@ -164,29 +162,40 @@ class SimLoop(TimedLoop):
                 gc.enable()
 
     def _run_once(self) -> None:
-        self._discard_cancelled_timers()
+        cancelled = self._timer_cancelled_count
+        if cancelled and (cancelled > TIMERS_CANCELLED_MAX or self._scheduled[0]._cancelled):
+            self._discard_cancelled_timers()
         ready, scheduled = self._ready, self._scheduled
         if not ready and not self._stopping:
             self._move_clock()
         while scheduled and scheduled[0] <= self._now:
-            timer = heapq.heappop(scheduled).handle
-            timer._scheduled = False  # type: ignore[attr-defined]
+            timer = heapq.heappop(scheduled)
+            timer._scheduled = False
             ready.append(timer)
         if len(ready) > 1:
             self._interleave()
         for _ in range(len(ready)):
-            handle = ready.popleft()
-            if not handle.cancelled():
-                self._step(handle)
+            call = ready.popleft()
+            if not call._cancelled:
+                self._step(call)
 
-    def _step(self, handle: asyncio.Handle) -> None:
-        life: Life | None = handle._context.get(HERE)  # type: ignore[attr-defined]
+    def _step(self, call: Call | Timer) -> None:
+        context = call._context
+        life = context.get(HERE)
         if life is not None and not life.running:
             if life.alive:
-                life.parked.append(handle)
+                life.parked.append(call)
             return
         self.steps += 1
-        handle._run()
+        try:
+            context.run(call._callback, *call._args)
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            name = getattr(call._callback, "__qualname__", repr(call._callback))
+            self.call_exception_handler(
+                {"message": f"Exception in callback {name}", "exception": error, "handle": call}
+            )
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure
@@ -202,42 +211,43 @@ class SimLoop(TimedLoop):
         asyncio promises that callbacks run in the order of `call_soon`, and protocols rely on it. Of tasks
         it promises nothing, and a program that relies on their order is to be found out.
         """
-        drawn = list(self._ready)
-        if not any(map(_is_task_step, drawn)):
+        drawn = [(call, _is_task_step(call)) for call in self._ready]
+        plain = deque(call for call, is_task_step in drawn if not is_task_step)
+        if len(plain) == len(drawn):
             return
-        plain = deque(handle for handle in drawn if not _is_task_step(handle))
         self._order.shuffle(drawn)
         self._ready.clear()
-        self._ready.extend(handle if _is_task_step(handle) else plain.popleft() for handle in drawn)
+        self._ready.extend(call if is_task_step else plain.popleft() for call, is_task_step in drawn)
 
     def _move_clock(self) -> None:
         if not self._scheduled:
             raise Deadlock(f"nothing is ready and no timer is set; waiting: {self._pending()}")
-        when = self._scheduled[0].handle.when()
+        when = self._scheduled[0]
         if when > self.virtual_seconds_max:
             raise LimitReached(f"virtual second {self.virtual_seconds_max} reached; waiting: {self._pending()}")
-        self._now = max(self._now, when)
+        if when > self._now:
+            self._now = when.when()
 
     def _discard_cancelled_timers(self) -> None:
         cancelled = self._timer_cancelled_count
-        if not cancelled:
-            return
         if cancelled > TIMERS_CANCELLED_MAX and cancelled * 2 > len(self._scheduled):
-            for due in self._scheduled:
-                if due.handle.cancelled():
-                    due.handle._scheduled = False  # type: ignore[attr-defined]
-            self._scheduled = [due for due in self._scheduled if not due.handle.cancelled()]
+            for timer in self._scheduled:
+                if timer._cancelled:
+                    timer._scheduled = False
+            self._scheduled = [timer for timer in self._scheduled if not timer._cancelled]
             heapq.heapify(self._scheduled)
             self._timer_cancelled_count = 0
-        while self._scheduled and self._scheduled[0].handle.cancelled():
+        while self._scheduled and self._scheduled[0]._cancelled:
             self._timer_cancelled_count -= 1
-            heapq.heappop(self._scheduled).handle._scheduled = False  # type: ignore[attr-defined]
+            heapq.heappop(self._scheduled)._scheduled = False
 
     # --- Tasks and lives -------------------------------------------------------------------------
 
     def create_future(self) -> asyncio.Future[Any]:
         self._serial += 1
-        return SimFuture(self._serial, loop=self)
+        future: SimFuture[Any] = SimFuture(loop=self)
+        future.serial = self._serial
+        return future
 
     def _make_task(
         self,
@@ -415,8 +425,8 @@ class SimLoop(TimedLoop):
         self._graveyard.clear()
 
 
-def _is_task_step(handle: asyncio.Handle) -> bool:
-    return isinstance(getattr(handle._callback, "__self__", None), asyncio.Task)  # type: ignore[attr-defined]
+def _is_task_step(call: Call | Timer) -> bool:
+    return isinstance(getattr(call._callback, "__self__", None), asyncio.Task)
 
 
 def _describe(task: SimTask[Any]) -> str:

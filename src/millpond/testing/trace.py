@@ -6,6 +6,7 @@ Pure but for the clock it is given. Driven by `SimLoop.trace` and by everything 
 """
 
 import hashlib
+import marshal
 from collections import deque
 from collections.abc import Callable
 
@@ -15,11 +16,17 @@ _Event = tuple[int, str, tuple[Field | bytes, ...], dict[str, Field]]
 """When, of which kind, and what there is to say of it."""
 
 
+EVENTS_PER_HASHING = 256
+_MARSHAL_VERSION = 2
+"""The last that writes equal values as equal bytes, whether or not they are one object."""
+
+
 class Trace:
     def __init__(self, now_ns: Callable[[], int], *, lines_max: int = 200) -> None:
         self._now_ns = now_ns
         self._hash = hashlib.sha256()
         self._story: deque[_Event] = deque(maxlen=lines_max)
+        self._unhashed: list[_Event] = []
         self._stopped = False
         self.events = 0
 
@@ -30,14 +37,22 @@ class Trace:
         self.events += 1
         event = (self._now_ns(), kind, values, fields)
         self._story.append(event)
-        self._hash.update(repr(event).encode())
+        self._unhashed.append(event)
+        if len(self._unhashed) >= EVENTS_PER_HASHING:
+            self._hash_events()
 
     def stop(self) -> None:
         """Ignores what comes after, such as the burial of killed code when the loop is closed."""
         self._stopped = True
 
     def hash(self) -> str:
+        self._hash_events()
         return self._hash.hexdigest()
+
+    def _hash_events(self) -> None:
+        for event in self._unhashed:
+            self._hash.update(marshal.dumps(event, _MARSHAL_VERSION))
+        self._unhashed.clear()
 
     def story(self, about: str = "") -> list[str]:
         """The last lines recorded, or those among them that contain `about`."""

@@ -8,6 +8,7 @@ Pure. broker/drivers/metadata.py turns a `TopicConfig` into settings of the log.
 """
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 from millpond.core.metadata.config_keys import INT32_MAX, INT64_MAX, ConfigKey, ConfigType, Value, parse
 from millpond.model.errors import InvalidSetting
@@ -315,7 +316,13 @@ def effective(topic_overrides: Mapping[str, str], broker_defaults: Mapping[str, 
 
     An override this version does not know is passed over: a newer one wrote it, and means to come back.
     """
-    values = {key.name: parse(key, text_of(key, topic_overrides, broker_defaults)) for key in _KEYS}
+    return _effective(tuple(text_of(key, topic_overrides, broker_defaults) for key in _KEYS))
+
+
+@lru_cache(maxsize=1024)
+def _effective(texts: tuple[str, ...]) -> TopicConfig:
+    """Kept: whenever metadata change, it is asked again for each topic, and most have what most have."""
+    values = {key.name: parse(key, text) for key, text in zip(_KEYS, texts, strict=True)}
     policy = values["cleanup.policy"]
     assert isinstance(policy, tuple)
     return TopicConfig(
