@@ -459,7 +459,7 @@ class Ledger:
         if isinstance(state, Leased):
             held = self._held
             self.leased -= count
-            left = held[state.holder] = held[state.holder] - count
+            left = held[state.holder] = held.get(state.holder, 0) - count
             if not left:
                 del held[state.holder]
         elif isinstance(state, Doomed):
