@@ -1,7 +1,7 @@
 """Group commit: one sync at a time, off the loop, shared by everyone whose bytes were there before it began.
 
 While one sync runs, those who append meanwhile gather for the next; so the busier a log is, the more appends each
-sync carries, and nobody ever waits for more than two.
+sync carries, and nobody ever waits for more than two. A round begins when those who come together have gathered.
 
 Invariant: whoever `join` or `after_round` lets go has had a whole round begin after what it waits for was written.
 Between two rounds, and never beside one, `turn` lets somebody else have the files.
@@ -14,6 +14,7 @@ from functools import partial
 from typing import Protocol
 
 from millpond.model.errors import StorageError
+from millpond.storage.gathering import Gathering
 from millpond.storage.turn import Turn
 
 
@@ -35,7 +36,7 @@ Ended = Callable[[Exception | None], None]
 
 
 class GroupCommit:
-    __slots__ = ("_begin", "_is_wanted", "_running", "_waiting", "turn")
+    __slots__ = ("_begin", "_gathering", "_is_wanted", "_running", "_waiting", "turn")
 
     def __init__(self, begin: Callable[[], Round]) -> None:
         """`begin` runs on the loop; it may raise StorageError where there can be no more rounds."""
@@ -43,6 +44,7 @@ class GroupCommit:
         self._waiting: list[Ended] = []
         self._is_wanted = False
         """There will be a round, and it has not begun."""
+        self._gathering = Gathering()
         self._running: list[Ended] | None = None
         """Who waits for the round that runs now; None while none does."""
         self.turn = Turn()
@@ -68,7 +70,18 @@ class GroupCommit:
         """Wants a round soon, and waits for none."""
         if not self._is_wanted:
             self._is_wanted = True
-            asyncio.get_running_loop().call_soon(self.turn.take, self._run)
+            self._gathering.begin()
+            asyncio.get_running_loop().call_soon(self.turn.take, self._gather)
+
+    def hurry(self) -> None:
+        """The round that is wanted need not wait for more to come."""
+        self._gathering.hurry()
+
+    def _gather(self) -> None:
+        if self._gathering.is_over(len(self._waiting)):
+            self._run()
+        else:
+            asyncio.get_running_loop().call_soon(self._gather)
 
     def _run(self) -> None:
         """Without a task, which would cost as much as the rest: there may be thousands of rounds a second."""

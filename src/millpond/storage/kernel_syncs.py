@@ -19,6 +19,7 @@ import platform
 import struct
 import sys
 from collections.abc import Callable
+from functools import partial
 
 Ended = Callable[[OSError | None], None]
 
@@ -29,19 +30,28 @@ _IOCB = struct.Struct("<QIIHhIQQqQII")
 _EVENT = struct.Struct("<QQqq")
 _AT_ONCE = struct.Struct("<qq").pack(0, 0)
 
+_libc = ctypes.PyDLL(None)
+"""Which holds on to Python's lock: none of these calls waits, and others would take it meanwhile."""
+
 
 class KernelSyncs:
-    def __init__(self, context: int, calls: tuple[int, int, int, int]) -> None:
+    def __init__(self, context: ctypes.c_ulong, calls: tuple[int, int, int, int]) -> None:
         """Use `open_kernel_syncs`."""
         self._loop = asyncio.get_running_loop()
-        _, self._destroy, self._get_events, self._submit = calls
-        self._context = context
+        _, destroy, get_events, submit = map(ctypes.c_long, calls)
         self._told_by = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._ended: dict[int, Ended] = {}
         self._number = 0
         self._iocb = ctypes.create_string_buffer(_IOCB.size)
         self._iocbs = ctypes.byref(ctypes.c_void_p(ctypes.addressof(self._iocb)))  # the kernel copies it at once
         self._events = ctypes.create_string_buffer(_EVENT.size * UNDER_WAY_MAX)
+        # With all their arguments, which never change: to make them anew takes longer than the calls.
+        most = ctypes.c_long(UNDER_WAY_MAX)
+        self._submit = partial(_libc.syscall, submit, context, ctypes.c_long(1), self._iocbs)
+        self._get_events = partial(
+            _libc.syscall, get_events, context, ctypes.c_long(0), most, self._events, ctypes.c_char_p(_AT_ONCE)
+        )
+        self._destroy = partial(_libc.syscall, destroy, context)
         self._loop.add_reader(self._told_by, self._told)
 
     def begin(self, fd: int, ended: Ended) -> bool:
@@ -50,14 +60,14 @@ class KernelSyncs:
             return False
         self._number = number = self._number + 1
         _IOCB.pack_into(self._iocb, 0, number, 0, 0, _FDSYNC, 0, fd, 0, 0, 0, 0, _TELLS_DESCRIPTOR, self._told_by)
-        if _syscall(self._submit, self._context, 1, self._iocbs) != 1:
+        if self._submit() != 1:
             return False
         self._ended[number] = ended
         return True
 
     def _told(self) -> None:
         os.eventfd_read(self._told_by)
-        count = _syscall(self._get_events, self._context, 0, UNDER_WAY_MAX, self._events, _AT_ONCE)
+        count = self._get_events()
         for position in range(0, count * _EVENT.size, _EVENT.size):
             number, _, result, _ = _EVENT.unpack_from(self._events, position)
             try:
@@ -70,7 +80,7 @@ class KernelSyncs:
     def close(self) -> None:
         """Waits for what is under way; nobody is told of it any more."""
         self._loop.remove_reader(self._told_by)
-        _syscall(self._destroy, self._context)
+        self._destroy()
         os.close(self._told_by)
 
 
@@ -80,18 +90,6 @@ def open_kernel_syncs() -> KernelSyncs | None:
     if sys.platform != "linux" or calls is None:
         return None
     context = ctypes.c_ulong(0)
-    if _syscall(calls[0], UNDER_WAY_MAX, ctypes.byref(context)) != 0:
+    if _libc.syscall(ctypes.c_long(calls[0]), ctypes.c_long(UNDER_WAY_MAX), ctypes.byref(context)) != 0:
         return None
-    return KernelSyncs(context.value, calls)
-
-
-def _syscall(number: int, *arguments: object) -> int:
-    """Holds on to Python's lock: none of these waits, and others would take it meanwhile."""
-    return int(_libc.syscall(ctypes.c_long(number), *map(_as_long, arguments)))
-
-
-def _as_long(argument: object) -> object:
-    return ctypes.c_long(argument) if isinstance(argument, int) else argument
-
-
-_libc = ctypes.PyDLL(None)
+    return KernelSyncs(context, calls)

@@ -90,8 +90,8 @@ def _verdicts(batch: Batch, *, renews: bool) -> list[Verdict]:
             f"offsets {first} to {last} with {len(types)} types; allowed is one for all of them, or one for each"
         )
     most = _RENEW if renews else _REJECT
-    if wrong := [each for each in types if not _GAP <= each <= most]:
-        raise InvalidRequest(f"acknowledgement type {wrong[0]}; allowed are {_GAP} to {most} here")
+    if (wrong := min(types)) < _GAP or (wrong := max(types)) > most:
+        raise InvalidRequest(f"acknowledgement type {wrong}; allowed are {_GAP} to {most} here")
     if len(types) == 1:
         return [Verdict(first, last, _OUTCOMES[types[0]])]
     verdicts = []

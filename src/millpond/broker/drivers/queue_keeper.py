@@ -1,7 +1,8 @@
 """What is kept of one queue's ledger: one document under way at a time, and what happens meanwhile goes with the next.
 
-So the busier a queue is, the less each message pays. Whoever waits is called, rather than woken by a future: a sync
-lets very many go at once, and a task for each of them would cost as much as the rest of its request.
+So the busier a queue is, the less each message pays. One is made when those who come together have gathered. Whoever
+waits is called, rather than woken by a future: a sync lets very many go at once, and a task for each of them would cost
+as much as the rest of its request.
 
 Invariant: `then` is called once, when all that happened before `after_kept` is kept by all replicas in sync, or with
 why it is not known to be. What one did may have gone with the document of another; so who has nothing to send waits for
@@ -16,6 +17,7 @@ from typing import Final
 from millpond.broker.drivers.states import StateKey, States
 from millpond.core.delivery.encoding import encode, encode_whole
 from millpond.core.delivery.ledger import Change, Ledger
+from millpond.storage.gathering import Gathering
 
 WHOLE_EVERY: Final = 100
 WHOLE_BYTES: Final = 64 * 1024
@@ -45,6 +47,7 @@ class QueueKeeper:
         self._unsent: list[Then] = []
         """Who waits for the next."""
         self._is_due = False
+        self._gathering = Gathering()
         self.failure: Exception | None = None
         """Why nothing is kept any more."""
 
@@ -64,7 +67,14 @@ class QueueKeeper:
         """Not at once: what others do in the same turn of the loop goes along."""
         if self._unsent and self._sent is None and not self._is_due:
             self._is_due = True
-            asyncio.get_running_loop().call_soon(self._send_next)
+            self._gathering.begin()
+            asyncio.get_running_loop().call_soon(self._gather)
+
+    def _gather(self) -> None:
+        if self._gathering.is_over(len(self._unsent)):
+            self._send_next()
+        else:
+            asyncio.get_running_loop().call_soon(self._gather)
 
     def _send_next(self) -> None:
         assert self.ledger is not None

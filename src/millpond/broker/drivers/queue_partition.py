@@ -97,6 +97,8 @@ class QueuePartition:
         self._watchers: dict[asyncio.Future[None], None] = {}
         self._wakes = 0
         self._reader = QueueReader(partition)
+        self._log_start = -1
+        """The ledger holds nothing of what the log had lost when it began there."""
         self.failure: MillpondError | None = None
         """Why it is over, once it is."""
 
@@ -158,7 +160,10 @@ class QueuePartition:
         taken = Taken([], {})
         ledger = self._ledger
         now, ready = self._now(), ledger.ready
-        ledger.trim(self.partition.log.start_offset)
+        log_start = self.partition.log.start_offset
+        if log_start != self._log_start:
+            self._log_start = log_start
+            ledger.trim(log_start)
         ledger.tick(now)
         if self.settings.looks_at_messages:
             self._admit()  # what has come since may go before what waits
@@ -187,9 +192,10 @@ class QueuePartition:
         Else something of the offer is gone from the ledger in any case."""
         ledger = self._ledger
         ready = offer.last - offer.first + 1
-        data = self._reader.read(offer.first, wanted=min(count_left, ready), ready=ready, bytes_max=bytes_left)
+        found = self._reader.read(offer.first, wanted=min(count_left, ready), ready=ready, bytes_max=bytes_left)
+        data = found.data
         count = size = 0
-        for position, header in batches_in(data):
+        for position, header in batches_in(*found):
             first, last = max(offer.first, header.base_offset), min(offer.last, header.last_offset)
             if first > last or count >= count_left:
                 break
@@ -457,9 +463,10 @@ class QueuePartition:
     def _wake(self) -> None:
         """There may be more than there was: somebody shall look again."""
         self._wakes += 1
-        watchers, self._watchers = self._watchers, {}
-        for watcher in watchers:
-            _settle(watcher, None)
+        if self._watchers:
+            watchers, self._watchers = self._watchers, {}
+            for watcher in watchers:
+                _settle(watcher, None)
         self.pass_on()
 
     def pass_on(self) -> None:

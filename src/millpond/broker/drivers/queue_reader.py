@@ -11,7 +11,7 @@ Driven by queue_partition.py, in one epoch of the partition's leader; it never a
 
 from collections import OrderedDict
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from millpond.broker.drivers.partition import Partition
 from millpond.core.delivery.headers import NEITHER, Mentioned, mentioned
@@ -34,6 +34,14 @@ HEADERS_COUNTED_MAX: Final = 1_000
 """Batches that are looked through to tell how many messages there are where some are parked."""
 
 
+class Found(NamedTuple):
+    data: memoryview
+    position: int = 0
+    """Of the first batch."""
+    header: BatchHeader | None = None
+    """Its header, if it was looked at already."""
+
+
 class QueueReader:
     def __init__(self, partition: Partition) -> None:
         self._partition = partition
@@ -41,13 +49,14 @@ class QueueReader:
         """Batches that were read along."""
         self._ahead_in: Segment | None = None
         self._ahead_first = self._ahead_end = 0
-        self._at = self._offset = 0
-        """A batch of them, and its first offset: those that come next are behind it."""
+        self._at = 0
+        self._header: BatchHeader | None = None
+        """A batch of them: those that come next are behind it."""
         self._decoded: OrderedDict[int, list[Record]] = OrderedDict()
         self._mentions: OrderedDict[int, Mentioned] = OrderedDict()
         """By base offset."""
 
-    def read(self, first: int, *, wanted: int, ready: int, bytes_max: int) -> memoryview:
+    def read(self, first: int, *, wanted: int, ready: int, bytes_max: int) -> Found:
         """Batches from the one that holds an offset on: one at least, and perhaps fewer, or more, than are wanted."""
         if self._ahead_first <= first < self._ahead_end:
             if self._ahead_in is self._partition.log.segments.holding(Offset(first)):
@@ -55,9 +64,9 @@ class QueueReader:
             self._forget_ahead()
         size = min(bytes_max, 1 + (wanted - 1) * READ_BYTES_A_MESSAGE)
         if size >= AHEAD_BYTES or ready <= wanted:
-            return self._partition.read(Offset(first), bytes_max=size).data
+            return Found(self._partition.read(Offset(first), bytes_max=size).data)
         part = self._partition.read(Offset(first), bytes_max=AHEAD_BYTES)
-        return self._keep_ahead(first, part) if part.data else part.data
+        return Found(self._keep_ahead(first, part) if part.data else part.data)
 
     def look(self, first: int, *, is_next: bool) -> memoryview:
         """As much as is looked at in one go; perhaps because nothing that was looked at is left to hand out."""
@@ -70,22 +79,23 @@ class QueueReader:
         # A copy, so that a segment that is deleted meanwhile is not held for those that nobody takes.
         self._ahead = memoryview(bytes(part.data))
         self._ahead_in = self._partition.log.segments.holding(Offset(first))
-        self._at, self._offset = 0, parse_header(self._ahead).base_offset
-        self._ahead_first, self._ahead_end = self._offset, part.next_offset
+        self._at, self._header = 0, parse_header(self._ahead)
+        self._ahead_first, self._ahead_end = self._header.base_offset, part.next_offset
         return self._ahead
 
-    def _from_ahead(self, first: int) -> memoryview:
-        if first < self._offset:  # one that was handed out before, and came back
-            self._at, self._offset = 0, self._ahead_first
-        header = parse_header(self._ahead, self._at)
+    def _from_ahead(self, first: int) -> Found:
+        header = self._header
+        if header is None or first < header.base_offset:  # one that was handed out before, and came back
+            self._at, header = 0, parse_header(self._ahead)
         while header.next_offset <= first:
             self._at += header.size
             header = parse_header(self._ahead, self._at)
-        self._offset = header.base_offset
-        return self._ahead[self._at :]
+        self._header = header
+        return Found(self._ahead, self._at, header)
 
     def _forget_ahead(self) -> None:
         self._ahead, self._ahead_in, self._ahead_first, self._ahead_end = memoryview(b""), None, 0, 0
+        self._header = None
 
     def mentioned(self, data: memoryview, position: int, header: BatchHeader) -> Mentioned:
         found = self._mentions.get(header.base_offset)
@@ -119,10 +129,14 @@ def parked_runs(partition: Partition, first: int, end: int) -> Iterator[tuple[in
         at = part.next_offset
 
 
-def batches_in(data: memoryview) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of each; the log has checked them."""
-    position = 0
-    while position < len(data):
-        header = parse_header(data, position)
+def batches_in(
+    data: memoryview, position: int = 0, header: BatchHeader | None = None
+) -> Iterator[tuple[int, BatchHeader]]:
+    """Position and header of each from that one on; the log has checked them."""
+    end = len(data)
+    while position < end:
+        if header is None:
+            header = parse_header(data, position)
         yield position, header
         position += header.size
+        header = None

@@ -97,6 +97,7 @@ class StateShard:
         log = self._partition.log
         if log.is_unsynced(begun.appended):
             log.after_sync(begun.appended, then)
+            log.commit.hurry()  # whoever has something to keep has waited for others already
         else:
             asyncio.get_running_loop().call_soon(then, None)
 

@@ -75,7 +75,9 @@ async def _kept(got: dict[PartitionId, Result]) -> dict[PartitionId, Result]:
 def _taken(queues: Mapping[PartitionId, QueuePartition], want: Want) -> dict[PartitionId, Result]:
     """Nothing of it is kept yet."""
     got: dict[PartitionId, Result] = {}
+    left = len(queues)
     for each, queue in queues.items():
+        left -= 1
         if want.count_max <= 0 or want.bytes_max <= 0:
             queue.pass_on()
             continue
@@ -86,9 +88,10 @@ def _taken(queues: Mapping[PartitionId, QueuePartition], want: Want) -> dict[Par
             continue
         if taken.deliveries:
             got[each] = Got(queue, taken)
-            count = sum(delivery.last - delivery.first + 1 for delivery in taken.deliveries)
-            size = sum(map(len, taken.batches.values()))
-            want = want._replace(count_max=want.count_max - count, bytes_max=want.bytes_max - size)
+            if left:
+                count = sum(delivery.last - delivery.first + 1 for delivery in taken.deliveries)
+                size = sum(map(len, taken.batches.values()))
+                want = want._replace(count_max=want.count_max - count, bytes_max=want.bytes_max - size)
     return got
 
 
@@ -140,7 +143,7 @@ async def _settle(node: Node, group: str, holder: str, at: PartitionId, verdicts
 def _still(queue: QueuePartition, verdicts: Sequence[Verdict]) -> Sequence[Verdict]:
     """What was deleted is nobody's any more; what others have finished is refused."""
     start = queue.partition.log.start_offset
-    if all(said.first >= start for said in verdicts):
+    if not verdicts or min(verdicts).first >= start:
         return verdicts
     return [said._replace(first=max(said.first, start)) for said in verdicts if said.last >= start]
 

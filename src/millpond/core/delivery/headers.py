@@ -11,8 +11,9 @@ from millpond.core.delivery.states import Lane
 from millpond.model.errors import RequestError
 from millpond.model.limits import INFLATED_BYTES_MAX
 from millpond.model.ports import Buffer
-from millpond.protocol.compression import Codec, decompress
+from millpond.protocol.compression import decompress
 from millpond.protocol.records import HEADER_BYTES, BatchHeader, Headers, Record
+from millpond.protocol.records.header import CODEC_MASK
 
 PRIORITY: Final = "millpond-priority"
 TTL_MS: Final = "millpond-ttl-ms"
@@ -59,7 +60,7 @@ NEITHER: Final = Mentioned(priority=False, ttl=False)
 def mentioned(buffer: Buffer, position: int, header: BatchHeader) -> Mentioned:
     """Without decoding any record: of most batches that is all there is to know."""
     data, begin, end = buffer, position, position + header.size
-    if header.codec is not Codec.NONE:
+    if header.attributes & CODEC_MASK:
         content = memoryview(buffer)[position + HEADER_BYTES : end]
         try:
             data = decompress(header.codec, content, bytes_max=INFLATED_BYTES_MAX)

@@ -82,7 +82,8 @@ class Ledger:
         self.frontier = start
         """As far as messages were let in; not below `end`, except while what was kept is looked at again."""
         self._deadlines: list[tuple[int, int, int]] = []
-        self._held: Counter[str] = Counter()
+        self._held: dict[str, int] = {}
+        """How many messages each consumer has that has any."""
         self.leased = 0
         self.doomed_count = 0
         self._changes: list[Change] = []
@@ -191,7 +192,8 @@ class Ledger:
         state: State | None = self._open.at(offset) if offset < self.end else Ready(0)
         if state is None:
             return
-        self._lanes.mark(offset, written_wall_ms, start=self.start)
+        if self._lanes.is_mark_due(offset, written_wall_ms):
+            self._lanes.mark(offset, written_wall_ms, start=self.start)
         is_in_front = self._keys is None or self._keys.admit(offset, key, lane)
         match state:
             case Ready():
@@ -212,10 +214,12 @@ class Ledger:
             return
         self.skip_until(first)
         self.frontier = last + 1
-        self._lanes.mark(first, written_wall_ms, start=self.start)
-        for run in self._open.overlapping(first, last):
-            if isinstance(run.value, Ready):
-                self._lanes.add(run.first, run.last, Lane.NORMAL)
+        if self._lanes.is_mark_due(first, written_wall_ms):
+            self._lanes.mark(first, written_wall_ms, start=self.start)
+        if first < self.end:
+            for run in self._open.overlapping(first, last):
+                if isinstance(run.value, Ready):
+                    self._lanes.add(run.first, run.last, Lane.NORMAL)
         if last >= self.end:
             self._lanes.add(max(first, self.end), last, Lane.NORMAL)
 
@@ -259,7 +263,7 @@ class Ledger:
         """How many more messages this consumer may have."""
         if self.doomed_count > DOOMED_MAX or (self.leased and len(self._open) > RUNS_MAX):
             return 0
-        return max(0, min(self.settings.leased_max - self.leased, self.settings.held_max - self._held[holder]))
+        return max(0, min(self.settings.leased_max - self.leased, self.settings.held_max - self._held.get(holder, 0)))
 
     def offer(self, now: Instant) -> Offer | None:
         """The messages that come next; `acquire` takes them, or the first of them."""
@@ -308,11 +312,11 @@ class Ledger:
         self.tick(now)
         pieces = [(self._held_runs(each, holder), each.outcome) for each in verdicts]
         for runs, outcome in pieces:
-            for first, last, state in runs:
+            for run in runs:
                 if outcome is Outcome.ACCEPT or outcome is Outcome.GAP:  # as nearly all are
-                    self._set(first, last, None)
-                    self.counts["accepted"] += last - first + 1
+                    self._accept(run)
                     continue
+                first, last, state = run
                 match outcome:
                     case Outcome.RELEASE:
                         self._give_back(first, last, state, now, delay_ms=delay_ms, reason=reason or "released")
@@ -322,6 +326,16 @@ class Ledger:
                         span_ms = state.lock_ms if lock_ms is None else lock_ms
                         until_ms = now.monotonic_ms + span_ms
                         self._set(first, last, Leased(state.attempts, state.lane, holder, span_ms, until_ms))
+
+    def _accept(self, run: Run[Leased]) -> None:
+        """One that is held, all in one state: so there is nothing to look for."""
+        first, last, _ = run
+        self._note_left(run)
+        self._open.clear(first, last)
+        self._changes.append(Change(first, last, None))
+        self.counts["accepted"] += last - first + 1
+        if self._keys is not None:
+            self._finish_keys(self._keys, first, last)
 
     def held(self, first: int, last: int, *, holder: str) -> list[Run[Leased]]:
         """What the holder has of these messages."""
@@ -343,7 +357,7 @@ class Ledger:
 
     def release_all(self, holder: str, now: Instant) -> None:
         """The consumer is gone; what it held is for others at once, and counts as an attempt."""
-        if not self._held[holder]:
+        if holder not in self._held:
             return
         for first, last, state in list(self._open):
             if isinstance(state, Leased) and state.holder == holder:
@@ -418,8 +432,11 @@ class Ledger:
     def _set(self, first: int, last: int, state: State | None) -> None:
         self._replace(first, last, state)
         if state is None and self._keys is not None:
-            for offset in self._keys.in_front(first, last):
-                self._let_through(self._keys.finish(offset))
+            self._finish_keys(self._keys, first, last)
+
+    def _finish_keys(self, keys: KeyOrder, first: int, last: int) -> None:
+        for offset in keys.in_front(first, last):
+            self._let_through(keys.finish(offset))
 
     def _replace(self, first: int, last: int, state: State | None) -> None:
         if first > self.end:  # what was passed over is not done
@@ -436,13 +453,13 @@ class Ledger:
             self._note_state(first, last, state)
         self._changes.append(Change(first, last, state))
 
-    def _note_left(self, run: Run[State]) -> None:
+    def _note_left(self, run: Run[State] | Run[Leased]) -> None:
         first, last, state = run
         count = last - first + 1
         if isinstance(state, Leased):
             held = self._held
             self.leased -= count
-            left = held[state.holder] = held[state.holder] - count
+            left = held[state.holder] = held.get(state.holder, 0) - count
             if not left:
                 del held[state.holder]
         elif isinstance(state, Doomed):
@@ -452,7 +469,7 @@ class Ledger:
         match state:
             case Leased():
                 self.leased += last - first + 1
-                self._held[state.holder] += last - first + 1
+                self._held[state.holder] = self._held.get(state.holder, 0) + last - first + 1
                 self._note_deadline(state.until_ms, first, last)
             case Waiting():
                 self._note_deadline(state.until_ms, first, last)

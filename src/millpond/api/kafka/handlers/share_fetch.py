@@ -29,6 +29,8 @@ from millpond.protocol.messages.share_fetch import (
 
 INVALID_REQUEST = 42
 RECORD_LIMIT = 1
+NO_LEADER = LeaderIdAndEpoch(leader_id=-1, leader_epoch=-1)
+"""Of all answers, which only read it."""
 
 
 def answer(
@@ -41,7 +43,8 @@ def answer(
     session = ask_session(node, context, Member(request.group_id, request.member_id), request.share_session_epoch)
     if isinstance(session, Trouble):
         return ShareFetchResponse(error_code=session.value)
-    update(session, named=named(request.topics), forgotten=_forgotten(request))
+    if request.topics or request.forgotten_topics_data:
+        update(session, named=named(request.topics), forgotten=_forgotten(request))
     want = _want(node, request, session)
     partitions = session.in_turn() if want is not None else []
     if request.share_session_epoch != CLOSING:
@@ -100,7 +103,7 @@ def _response(
     results: Mapping[PartitionId, share.Result],
 ) -> ShareFetchResponse:
     topics: dict[bytes, list[PartitionData]] = {}
-    for each in (*settled, *(at for at in results if at not in settled)):
+    for each in {**settled, **results}:
         topics.setdefault(each.topic_id, []).append(_partition(each, results.get(each), settled.get(each)))
     return ShareFetchResponse(
         acquisition_lock_timeout_ms=node.queues.config(group).lock_ms,
@@ -117,7 +120,7 @@ def _partition(at: PartitionId, result: share.Result | None, settled: MillpondEr
         partition_index=at.partition,
         acknowledge_error_code=partition_code(settled),
         acknowledge_error_message=None if settled is None else str(settled),
-        current_leader=LeaderIdAndEpoch(leader_id=-1, leader_epoch=-1),
+        current_leader=NO_LEADER,
     )
     if isinstance(result, MillpondError):
         part.error_code, part.error_message = partition_code(result), str(result)
