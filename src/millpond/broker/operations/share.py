@@ -143,7 +143,7 @@ async def _settle(node: Node, group: str, holder: str, at: PartitionId, verdicts
 def _still(queue: QueuePartition, verdicts: Sequence[Verdict]) -> Sequence[Verdict]:
     """What was deleted is nobody's any more; what others have finished is refused."""
     start = queue.partition.log.start_offset
-    if not verdicts or min(verdicts).first >= start:
+    if all(said.first >= start for said in verdicts):
         return verdicts
     return [said._replace(first=max(said.first, start)) for said in verdicts if said.last >= start]
 
