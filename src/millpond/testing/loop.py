@@ -162,8 +162,7 @@ class SimLoop(TimedLoop):
                 gc.enable()
 
     def _run_once(self) -> None:
-        cancelled = self._timer_cancelled_count
-        if cancelled and (cancelled > TIMERS_CANCELLED_MAX or self._scheduled[0]._cancelled):
+        if self._timer_cancelled_count:
             self._discard_cancelled_timers()
         ready, scheduled = self._ready, self._scheduled
         if not ready and not self._stopping:
