@@ -199,7 +199,9 @@ def test_a_slow_reader_is_not_read_ahead_for(broker: InProcessBroker, door: Door
         return partition.fetched_bytes
 
     request = {"Consume": wire.ConsumeRequest, "FetchBatches": wire.FetchBatchesRequest}[call](topic=topic)
-    with grpc.insecure_channel(broker.grpc_address, options=[("grpc.max_receive_message_length", -1)]) as channel:
+    # Without the probe, by which gRPC takes more and more ahead of its reader, up to 16 MiB and what is on the way.
+    options = [("grpc.max_receive_message_length", -1), ("grpc.http2.bdp_probe", 0)]
+    with grpc.insecure_channel(broker.grpc_address, options=options) as channel:
         answers = getattr(Door(channel).messages, call)(request, timeout=SECONDS_MAX)
         next(answers)
         for _ in range(200):  # the broker answers others meanwhile, and could have read everything
