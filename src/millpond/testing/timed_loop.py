@@ -34,10 +34,7 @@ class TimedLoop(asyncio.BaseEventLoop):
 
     def time(self) -> float:
         """As the clock of the host shows it whose code asks."""
-        rates = self.clock_rates
-        if not rates or (life := HERE.get()) is None:
-            return self._now
-        return self._now * rates.get(life.host, 1.0)
+        return self._now * self._rate() if self.clock_rates else self._now
 
     def true_time(self) -> float:
         return self._now
@@ -45,6 +42,10 @@ class TimedLoop(asyncio.BaseEventLoop):
     def time_ns(self) -> int:
         """True nanoseconds since the start, rounded so that a sleep of 1.001 s takes 1001 ms and not 1000."""
         return round(self._now * 1e9)
+
+    def _rate(self) -> float:
+        life = HERE.get()
+        return 1.0 if life is None else self.clock_rates.get(life.host, 1.0)
 
     def call_soon(  # type: ignore[override]
         self,
@@ -65,10 +66,7 @@ class TimedLoop(asyncio.BaseEventLoop):
         *arguments: Any,  # noqa: ANN401 - the callback's
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
-        rates, life = self.clock_rates, HERE.get()
-        rate = rates.get(life.host, 1.0) if rates and life is not None else 1.0
-        when = self._now + delay if rate == 1.0 else (self._now * rate + delay) / rate + ROUNDED_SECONDS_MAX
-        return self.call_at_true_time(when, callback, *arguments, context=context)
+        return self.call_at(self.time() + delay, callback, *arguments, context=context)
 
     def call_at(  # type: ignore[override]
         self,
@@ -78,8 +76,7 @@ class TimedLoop(asyncio.BaseEventLoop):
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
         """By the clock of the host whose code asks."""
-        rates = self.clock_rates
-        if rates and (life := HERE.get()) is not None and (rate := rates.get(life.host, 1.0)) != 1.0:
+        if self.clock_rates and (rate := self._rate()) != 1.0:
             when = when / rate + ROUNDED_SECONDS_MAX
         return self.call_at_true_time(when, callback, *arguments, context=context)
 

@@ -97,8 +97,6 @@ class QueuePartition:
         self._watchers: dict[asyncio.Future[None], None] = {}
         self._wakes = 0
         self._reader = QueueReader(partition)
-        self._log_start = -1
-        """The ledger holds nothing of what the log had lost when it began there."""
         self.failure: MillpondError | None = None
         """Why it is over, once it is."""
 
@@ -160,10 +158,7 @@ class QueuePartition:
         taken = Taken([], {})
         ledger = self._ledger
         now, ready = self._now(), ledger.ready
-        log_start = self.partition.log.start_offset
-        if log_start != self._log_start:
-            self._log_start = log_start
-            ledger.trim(log_start)
+        ledger.trim(self.partition.log.start_offset)
         ledger.tick(now)
         if self.settings.looks_at_messages:
             self._admit()  # what has come since may go before what waits

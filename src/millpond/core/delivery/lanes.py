@@ -62,17 +62,14 @@ class Lanes:
             if runs.size:
                 runs.clear(first, last)
 
-    def is_mark_due(self, offset: int, written_wall_ms: int) -> bool:
-        marked = self._marked
-        return not marked or (offset > marked[-1] and written_wall_ms >= self._marks_ms[-1] + MARK_EVERY_MS)
-
     def mark(self, offset: int, written_wall_ms: int, *, start: int) -> None:
-        """One that is due. Nobody asks for what is before `start` any more."""
-        self.forget_marks(start)
-        if len(self._marked) >= MARKS_MAX:
-            del self._marked[1::2], self._marks_ms[1::2]
-        self._marked.append(offset)
-        self._marks_ms.append(written_wall_ms)
+        """Nobody asks for what is before `start` any more."""
+        if not self._marked or (offset > self._marked[-1] and written_wall_ms >= self._marks_ms[-1] + MARK_EVERY_MS):
+            self.forget_marks(start)
+            if len(self._marked) >= MARKS_MAX:
+                del self._marked[1::2], self._marks_ms[1::2]
+            self._marked.append(offset)
+            self._marks_ms.append(written_wall_ms)
 
     def forget_marks(self, before: int) -> None:
         spent = bisect_right(self._marked, before) - 1

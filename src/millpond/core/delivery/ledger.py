@@ -192,8 +192,7 @@ class Ledger:
         state: State | None = self._open.at(offset) if offset < self.end else Ready(0)
         if state is None:
             return
-        if self._lanes.is_mark_due(offset, written_wall_ms):
-            self._lanes.mark(offset, written_wall_ms, start=self.start)
+        self._lanes.mark(offset, written_wall_ms, start=self.start)
         is_in_front = self._keys is None or self._keys.admit(offset, key, lane)
         match state:
             case Ready():
@@ -214,8 +213,7 @@ class Ledger:
             return
         self.skip_until(first)
         self.frontier = last + 1
-        if self._lanes.is_mark_due(first, written_wall_ms):
-            self._lanes.mark(first, written_wall_ms, start=self.start)
+        self._lanes.mark(first, written_wall_ms, start=self.start)
         if first < self.end:
             for run in self._open.overlapping(first, last):
                 if isinstance(run.value, Ready):
