@@ -1,5 +1,5 @@
 # Every verb prepares .venv for itself; a machine with Python 3.11+, make and PyPI is all it takes.
-PYTHON ?= python3
+PYTHON ?= $(shell sh .ci/python)
 BIN := .venv/bin
 KERNEL := src/millpond/pipeline/libkernel.so
 SEED ?=
