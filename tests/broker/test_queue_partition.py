@@ -260,6 +260,7 @@ def test_what_compaction_has_replaced_is_read_again(monkeypatch: pytest.MonkeyPa
         assert await receive(queue) == [1]
         assert not sizes
         old, log = partition.log.segments.active, partition.log
+        old.give_back()  # as of a segment that was sealed
         replacement = log.segments.existing(old.base_offset, next_offset=old.next_offset)
         monkeypatch.setattr(Segments, "holding", lambda self, offset: replacement)
         assert await receive(queue) == [2]

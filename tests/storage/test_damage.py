@@ -218,7 +218,8 @@ def test_a_tail_torn_at_any_byte_is_cut_where_nobody_was_told_of_it() -> None:
         disk = disk_with({**contents, FIRST_LOG: contents[FIRST_LOG][: at + size]})
         with Process(disk, SEGMENT) as process:
             log = process.log
-            assert (log.report.bytes_cut, log.report.damages) == (size, [])
+            # The first bytes of an offset are zeros, as what is blank ahead of a log that grows.
+            assert (log.report.bytes_cut, log.report.damages) == (size if any(last.data[:size]) else 0, [])
             assert disk.size(FIRST_LOG) == at
             assert read_all(log) == b"".join(batch.data for batch in written[:-1])
             [appended] = process.keep(batch_with(b"instead"))
@@ -256,7 +257,8 @@ def test_whatever_stands_behind_the_end_is_cut(*, orderly: bool) -> None:
     for tail in tails:
         with Process(disk_with({**contents, FIRST_LOG: whole + tail}), SEGMENT) as process:
             log = process.log
-            assert (log.next_offset, log.report.bytes_cut, log.report.damages) == (end, len(tail), [])
+            assert (log.next_offset, log.report.damages) == (end, [])
+            assert log.report.bytes_cut == (len(tail) if any(tail) else 0)
             assert read_all(log) == whole
             assert process.keep(batch_with(b"next"))[0].base_offset == end
 

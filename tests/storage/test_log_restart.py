@@ -262,22 +262,23 @@ async def test_after_a_kill_only_what_was_not_known_to_be_synced_is_scanned(disk
 @pytest.mark.parametrize(
     "tail",
     [
-        b"\0",
-        bytes(100),
+        b"\1",
+        bytes(100) + b"\1",
         placed_batch(b"torn", offset=12)[:-1],
         placed_batch(b"torn", offset=11),
         placed_batch(b"torn", offset=13),
         placed_batch(b"torn", offset=12, epoch=EPOCH + 1),
         b"\xff" * 5000,
     ],
-    ids=["a byte", "zeros", "a batch but for a byte", "again", "gap", "an epoch nobody began", "ones"],
+    ids=["a byte", "zeros and a byte", "a batch but for a byte", "again", "gap", "an epoch nobody began", "ones"],
 )
 @simulated
 async def test_a_torn_tail_is_cut_reported_and_written_over(tail: bytes) -> None:
     disk = new_disk()
     log = filled(disk)
     last = facts_of(log)[-1]
-    log.abandon()
+    await log.close()
+    disk.remove(f"{DIRECTORY}/clean-shutdown")
     put(disk, f"{last.base_offset:020d}.log", tail, position=last.size)
     log = open_log(disk, SMALL)
     assert log.report.bytes_cut == len(tail)

@@ -68,8 +68,8 @@ class File(Protocol):
         Only a wish: it fails in silence. `truncate` to the present size gives back what was not used.
         """
 
-    def map(self) -> memoryview:
-        """The whole present content, read-only, without copying. Outlives `close`, rename and remove.
+    def map(self, size: int | None = None) -> memoryview:
+        """The present content, or as much of it, read-only, without copying. Outlives `close`, rename and remove.
 
         Shrinking the file below a mapped byte kills whoever reads it; replace such a file instead.
         """

@@ -148,8 +148,9 @@ class OsFile:
         if _fallocate is not None:
             _fallocate(self._fd, _KEEP_SIZE, start, size)
 
-    def map(self) -> memoryview:
-        size = os.fstat(self._fd).st_size
+    def map(self, size: int | None = None) -> memoryview:
+        there = os.fstat(self._fd).st_size
+        size = there if size is None else min(size, there)
         if size == 0:
             return memoryview(b"")  # mmap refuses an empty range
         if sys.version_info >= (3, 13):

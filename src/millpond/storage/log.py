@@ -261,6 +261,7 @@ class Log:
     def _roll(self) -> None:
         """Seals the last segment and begins the next. A commit round soon makes both durable."""
         sealed = self.segments.active
+        sealed.give_back()
         self.segments.create(self.next_offset)
         self._checkpoint_at = self.settings.checkpoint_bytes
         sealed.seal()
@@ -558,6 +559,7 @@ class Log:
         for rolled in self.rolled:  # by an append that came while the last round ran
             rolled.segment.file.sync()
             rolled.segment.finish()
+        active.give_back()
         active.file.sync()
         active.finish()
         write_snapshot(self.filesystem, directory, self.next_offset, self.producers.snapshot())

@@ -290,7 +290,7 @@ class Recovery:
         point = self.checkpoint.recovery_point
         index = self._index_at_checkpoint(segment)
         content = segment.content()
-        self.report.bytes_scanned += len(content) - index.log_bytes
+        begun_at = index.log_bytes
         while True:
             fault = scan_segment(
                 content,
@@ -304,7 +304,8 @@ class Recovery:
             self.report.damages.append(Damage(segment.path, index.log_bytes, index.next_offset, fault))
             if not skip_damage(content, index):
                 break
-        torn_bytes = len(content) - index.log_bytes
+        torn_bytes = len(content) - index.log_bytes if fault is not None else 0
+        self.report.bytes_scanned += index.log_bytes + torn_bytes - begun_at
         if torn_bytes:
             self.report.bytes_cut += torn_bytes
             self.report.cut_reason = f"{segment.path} at byte {index.log_bytes}: {fault}"

@@ -43,8 +43,8 @@ def scan_segment(
 ) -> str | None:
     """Extends `index` from where it ends to the first batch that is not whole, and says what is wrong with that one.
 
-    None means that all are whole. `content` begins at byte `origin` of the file. Without `epochs`, the batches' own
-    are believed.
+    None means that all are whole, and nothing follows but what is blank. `content` begins at byte `origin` of the file.
+    Without `epochs`, the batches' own are believed.
     """
     size = len(content)
     position, expected, max_timestamp = index.log_bytes - origin, index.next_offset, index.max_timestamp
@@ -81,7 +81,13 @@ def scan_segment(
         expected = base + delta + 1
         position = end
     index.next_offset, index.log_bytes = Offset(expected), origin + position
-    return fault
+    return None if fault is None or is_blank(content, position) else fault
+
+
+def is_blank(content: memoryview, position: int) -> bool:
+    """Whether nothing follows: a segment that was growing has zeros ahead of it, which no batch begins with."""
+    rest = content[position:]
+    return rest[:HEADER_BYTES] == bytes(HEADER_BYTES)[: len(rest)] and bytes(rest) == bytes(len(rest))
 
 
 class Damage(NamedTuple):
@@ -179,9 +185,9 @@ def _leads_to_the_end(content: memoryview, position: int, expected: int) -> bool
     while len(content) - position >= HEADER_BYTES:
         base, length, _, magic, _, delta, _, _ = _FRONT.unpack_from(content, position)
         if base != expected or length < _LENGTH_MIN or magic != 2 or delta < 0:
-            return False
+            break
         position, expected = position + LENGTH_END + length, base + delta + 1
-    return position == len(content)
+    return position <= len(content) and is_blank(content, position)
 
 
 def _places_of(byte: bytes, content: memoryview, position: int) -> Iterator[int]:

@@ -4,19 +4,21 @@ The last segment of a log grows; the others are sealed and never change. Reads a
 where that is possible: always in a sealed segment; in the growing one for all but its newest bytes, which are
 read into memory of their own until they are worth another map.
 
-Invariant: `size` and `next_offset` count whole batches only, and offsets in it have no gaps.
+Invariant: `size` and `next_offset` count whole batches only, and offsets in it have no gaps. The file of the one that
+grows may be longer: what is behind `size` is blank then, written with zeros, or the rest of an append that failed.
 Blocks on the disk. Driven by log.py, on the loop; only `file.sync` and `finish` may run in another thread.
 """
 
 import struct
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 from crc32c import crc32c
 
 from millpond.model.errors import LogCorrupted, MillpondError, RequestError
 from millpond.model.ids import Offset, TimestampMs
-from millpond.model.limits import MIB
+from millpond.model.limits import KIB, MIB
 from millpond.model.ports import Buffer, File, Filesystem
 from millpond.protocol.records import HEADER_BYTES, LENGTH_END, BatchHeader, decode_batch, parse_header
 from millpond.storage.epochs import LeaderEpochs
@@ -38,6 +40,15 @@ _RESERVED_BYTES_MAX = 32 * MIB
 """Of disk space ahead of the growing segment; as much as it has, at first. None before it has grown to a mebibyte, so
 that a thousand small partitions take no space that they do not need."""
 
+_BLANK_BYTES_MIN = 256
+_BLANK_BYTES_MAX = 256 * KIB
+_BLANK = bytes(_BLANK_BYTES_MAX)
+"""Written ahead of small batches, as much as there is already: a sync of what fills it has nothing to note elsewhere
+(docs/decisions/0031)."""
+
+_SMALL_BATCH_BYTES = 32 * KIB
+"""Larger ones cost more to write twice than to sync."""
+
 
 _new_tuple = tuple.__new__  # as a NamedTuple's own constructor, at half its cost: there is a slice for each read
 
@@ -52,6 +63,7 @@ class Slice(NamedTuple):
 
 class Segment:
     __slots__ = (
+        "_ahead",
         "_directory",
         "_epochs",
         "_file",
@@ -61,7 +73,6 @@ class Segment:
         "_index_interval",
         "_map",
         "_places",
-        "_reserved",
         "base_offset",
         "is_sealed",
         "next_offset",
@@ -93,8 +104,8 @@ class Segment:
         self._map = memoryview(b"")
         self._places: dict[int, int] = {}
         """Where the last read began and ended: from there the next one goes on, or another reader of the same tail."""
-        self._reserved = MIB
-        """Up to where it grows without asking for space."""
+        self._ahead = _BLANK_BYTES_MIN
+        """Up to where it grows before more is made ready ahead of it."""
         self._index: SparseIndex | None = None
         self._index_interval = index_interval
         self._index_due = 0
@@ -190,8 +201,8 @@ class Segment:
         file = self._file
         assert index is not None and file is not None and not self.is_sealed  # noqa: PT018 - one check on the hot path
         position = self.size
-        if position >= self._reserved:
-            self._reserve(file)
+        if position >= self._ahead:
+            self._reach_ahead(file, len(data))
         file.write(position, (data,))
         if header.max_timestamp > index.max_timestamp:
             index.max_timestamp = header.max_timestamp
@@ -201,18 +212,31 @@ class Segment:
         self.size = position + header.length + LENGTH_END
         self.next_offset = Offset(base_offset + header.last_offset_delta + 1)
 
-    def _reserve(self, file: File) -> None:
-        ahead = min(self.size, _RESERVED_BYTES_MAX)
-        file.reserve(self.size, ahead)
-        self._reserved = self.size + ahead
+    def _reach_ahead(self, file: File, batch_bytes: int) -> None:
+        size = self.size
+        if batch_bytes <= _SMALL_BATCH_BYTES:
+            self._ahead = size + min(size, _BLANK_BYTES_MAX)
+            with suppress(OSError):  # the batch may still fit; where it does not, its own write says why
+                file.write(size, (_BLANK[: self._ahead - size],))
+        elif size >= MIB:
+            ahead = min(size, _RESERVED_BYTES_MAX)
+            file.reserve(size, ahead)
+            self._ahead = size + ahead
 
     def discard_torn_tail(self) -> None:
         """Removes what a failed append may have left behind the last whole batch."""
         if self._file is not None:
             self._file.truncate(self.size)
+            self._ahead = _BLANK_BYTES_MIN
 
     def seal(self) -> None:
         self.is_sealed = True
+
+    def give_back(self) -> None:
+        """What the file has ahead of what was written; the next sync makes that durable."""
+        if self._ahead > self.size >= _BLANK_BYTES_MIN:
+            self.file.truncate(self.size)
+            self._ahead = _BLANK_BYTES_MIN
 
     def unseal(self) -> None:
         """Lets a segment grow on: the last one after a restart, or the one that a truncation made the last."""
@@ -233,8 +257,6 @@ class Segment:
 
     def finish(self) -> None:
         """Once it is sealed, or its log is closed: a growing one's index would be stale at once."""
-        if self._reserved > self.size > MIB:
-            self.file.truncate(self.size)
         index = self.index
         index.next_offset, index.log_bytes = self.next_offset, self.size
         index.save(self._filesystem, self.index_path)
@@ -263,6 +285,7 @@ class Segment:
             self.file.truncate(position)
             self.file.sync()
         self.size, self.next_offset = position, offset
+        self._ahead = _BLANK_BYTES_MIN
         self._places = {}
         self._rewind_index()
 
@@ -430,7 +453,7 @@ class Segment:
     def _whole(self) -> memoryview:
         if len(self._map) < self.size:
             was_open = self._file is not None
-            self._map = self.file.map()
+            self._map = self.file.map(self.size)
             if not was_open:
                 self.close_file()  # the map is enough
             if len(self._map) < self.size:

@@ -350,11 +350,11 @@ class SimFile:
     def reserve(self, start: int, size: int) -> None:
         """Bytes cost nothing here before they are written."""
 
-    def map(self) -> memoryview:
+    def map(self, size: int | None = None) -> memoryview:
         with self._machine.lock:
             self._require_alive()
             self._machine.look("map", self._path)
-            return self._contents.map()
+            return self._contents.map(size)
 
     def close(self) -> None:
         with self._machine.lock:

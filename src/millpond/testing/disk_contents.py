@@ -55,11 +55,11 @@ class Contents:
         _apply(self.current, size)
         self.pending.append(size)
 
-    def map(self) -> memoryview:
+    def map(self, size: int | None = None) -> memoryview:
         """A copy of now. The copy lives as long as its views, which is how `truncate` knows of them."""
-        if not self.current:
+        mapped = _Mapped(self.current if size is None else self.current[:size])
+        if not mapped:
             return memoryview(b"")
-        mapped = _Mapped(self.current)
         self._maps = [ref for ref in self._maps if ref() is not None]
         self._maps.append(weakref.ref(mapped))
         return memoryview(mapped).toreadonly()
