@@ -1,4 +1,4 @@
-"""What is blank ahead of a log that grows: there while it does, gone when it is sealed or closed, never taken for more."""
+"""What is blank ahead of a log: there while it grows, gone when it is sealed or closed, never taken for anything."""
 
 import random
 from pathlib import Path
