@@ -112,14 +112,14 @@ class Flow:
         await asyncio.gather(*sending)
         while self._done < self._sent:
             try:
-                await asyncio.wait_for(self._wait_moved(), ANSWER_SECONDS_MAX)
+                await asyncio.wait_for(self._next_move(), ANSWER_SECONDS_MAX)
             except TimeoutError:
                 raise TimeoutError(f"{self._sent - self._done:,} of {self._sent:,} messages did not come") from None
 
     async def _send(self, sender: Sender, deadline: float) -> None:
         while time.perf_counter() < deadline:
             while self._sent - self._done >= UNDERWAY_MAX:
-                await self._wait_moved()
+                await self._next_move()
             self._sent += self._at_once
             await sender.send(self._at_once)
 
@@ -129,9 +129,10 @@ class Flow:
             self._done += done
             self._moved.set()
 
-    async def _wait_moved(self) -> None:
+    def _next_move(self) -> Coroutine[None, None, bool]:
+        """To be awaited. Counts from the call on: between a look at what is done and a later one, none is missed."""
         self._moved.clear()
-        await self._moved.wait()
+        return self._moved.wait()
 
 
 async def _unless_one_ends(endless: Iterable["asyncio.Task[None]"], work: Coroutine[None, None, None]) -> None:
