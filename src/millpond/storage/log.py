@@ -263,9 +263,8 @@ class Log:
         sealed = self.segments.active
         sealed.give_back()
         self.segments.create(self.next_offset)
-        self._checkpoint_at = self.settings.checkpoint_bytes
         sealed.seal()
-        self._active_since_ms = None
+        self._checkpoint_at, self._active_since_ms = self.settings.checkpoint_bytes, None
         self.rolled.append(Rolled(sealed, self.next_offset, self.producers.snapshot()))
         self.commit.request()
 
