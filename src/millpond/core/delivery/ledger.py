@@ -270,8 +270,7 @@ class Ledger:
 
     def acquire(self, offer: Offer, *, holder: str, lock_ms: int, now: Instant) -> list[Delivery]:
         first, last, lane = offer
-        self._lanes.remove(first, last)
-        self._lanes.served(lane, last - first + 1)
+        self._lanes.take(first, last, lane)
         until_ms = now.monotonic_ms + lock_ms
         deliveries = []
         for at, until, attempts in self._attempted(first, last):

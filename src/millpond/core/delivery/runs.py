@@ -103,12 +103,15 @@ class Runs(Generic[Value]):
             self._values.append(value)
 
     def clear(self, first: int, last: int) -> None:
-        begin, end = self._touched(first, last)
+        firsts, lasts, values = self._firsts, self._lasts, self._values
+        begin = bisect_left(lasts, first)
+        end = bisect_right(firsts, last, begin)
         if begin == end:
             return
-        firsts, lasts, values = self._firsts, self._lasts, self._values
         low, high = firsts[begin], lasts[end - 1]
-        self.size -= sum(lasts[begin:end]) - sum(firsts[begin:end]) + end - begin
+        self.size -= (
+            high - low + 1 if end - begin == 1 else sum(lasts[begin:end]) - sum(firsts[begin:end]) + end - begin
+        )
         if high > last:  # the tail of the last one stays
             end -= 1
             if low < first and begin == end:  # and its head, too: it becomes two
@@ -124,11 +127,6 @@ class Runs(Generic[Value]):
             self.size += first - low
         if begin < end:
             self._remove(begin, end)
-
-    def _touched(self, first: int, last: int) -> tuple[int, int]:
-        """Indexes of the runs that overlap, as a half-open range."""
-        begin = bisect_left(self._lasts, first)
-        return begin, bisect_right(self._firsts, last, begin)
 
     def _remove(self, begin: int, end: int) -> None:
         del self._firsts[begin:end], self._lasts[begin:end], self._values[begin:end]
