@@ -215,9 +215,11 @@ class QueuePartition:
         batches = self._reader.read(offer.first, wanted=min(count_left, ready), ready=ready, bytes_max=bytes_left)
         count = size = 0
         for batch in batches:
+            if count >= count_left:
+                break
             header = batch.header
             first, last = max(offer.first, header.base_offset), min(offer.last, header.last_offset)
-            if first > last or count >= count_left:
+            if first > last:
                 break
             more = 0 if header.base_offset in taken.batches else header.size
             if taken.batches and size + more > bytes_left:
@@ -269,7 +271,8 @@ class QueuePartition:
             if not self.settings.is_ordered_by_key and not batch.mentioned.priority:
                 written = min(header.max_timestamp, now_ms)
                 ledger.admit_plain(header.base_offset, header.last_offset, written_wall_ms=written)
-            elif not header.is_control:
+                continue
+            if not header.is_control:
                 for record in decode_batch(batch.data, batch.position):
                     if record.offset >= ledger.frontier:
                         lane, written = lane_of(record.headers), min(record.timestamp, now_ms)

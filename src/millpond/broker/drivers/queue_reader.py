@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from millpond.broker.drivers.partition import Partition
-from millpond.core.delivery.headers import NEITHER, Mentioned, mentioned
+from millpond.core.delivery.headers import Mentioned, mentioned
 from millpond.model.ids import Offset
 from millpond.model.limits import MIB
 from millpond.protocol.records import BatchHeader, Record, decode_batch, parse_header
@@ -59,7 +59,7 @@ class QueueReader:
         """Those that come next are from this one on."""
         self._decoded: OrderedDict[int, list[Record]] = OrderedDict()
         self._mentions: OrderedDict[int, Mentioned] = OrderedDict()
-        """By base offset."""
+        """By base offset, of those that are not kept here."""
 
     def read(self, first: int, *, wanted: int, ready: int, bytes_max: int) -> Iterable[Batch]:
         """Batches from the one that holds an offset on: one at least, and perhaps fewer, or more, than are wanted."""
@@ -82,7 +82,9 @@ class QueueReader:
 
     def _keep_ahead(self, first: int, part: Slice) -> list[Batch]:
         # A copy, so that a segment that is deleted meanwhile is not held for those that nobody takes.
-        self._ahead, self._at = list(self._batches(memoryview(bytes(part.data)))), 0
+        data = memoryview(bytes(part.data))
+        self._ahead = [Batch(data, at, header, mentioned(data, at, header)) for at, header in batches_in(data)]
+        self._at = 0
         self._ahead_in = self._partition.log.segments.holding(Offset(first))
         self._ahead_first, self._ahead_end = self._ahead[0].header.base_offset, part.next_offset
         return self._ahead
@@ -106,8 +108,7 @@ class QueueReader:
     def _mentioned(self, data: memoryview, position: int, header: BatchHeader) -> Mentioned:
         found = self._mentions.get(header.base_offset)
         if found is None:
-            found = NEITHER if header.is_control else mentioned(data, position, header)
-            self._mentions[header.base_offset] = found
+            found = self._mentions[header.base_offset] = mentioned(data, position, header)
             if len(self._mentions) > MENTIONED_MAX:
                 self._mentions.popitem(last=False)
         return found

@@ -120,7 +120,7 @@ async def _settle(node: Node, group: str, holder: str, at: PartitionId, verdicts
 def _still(queue: QueuePartition, verdicts: Sequence[Verdict]) -> Sequence[Verdict]:
     """What was deleted is nobody's any more; what others have finished is refused."""
     start = queue.partition.log.start_offset
-    if all(said.first >= start for said in verdicts):
+    if min(verdicts).first >= start:
         return verdicts
     return [said._replace(first=max(said.first, start)) for said in verdicts if said.last >= start]
 

@@ -59,6 +59,8 @@ NEITHER: Final = Mentioned(priority=False, ttl=False)
 
 def mentioned(buffer: Buffer, position: int, header: BatchHeader) -> Mentioned:
     """Without decoding any record: of most batches that is all there is to know."""
+    if header.is_control:
+        return NEITHER  # it holds no messages
     data, begin, end = buffer, position, position + header.size
     if header.attributes & CODEC_MASK:
         content = memoryview(buffer)[position + HEADER_BYTES : end]

@@ -75,18 +75,18 @@ class Lanes:
         """Not taken yet: `take` says that it was."""
         high, normal, low = self._runs
         if not high.size and not low.size:  # as in most queues
-            first = normal.first
-            return None if first is None else Offer(first.first, first.last, Lane.NORMAL)
+            run = normal.first
+            return None if run is None else Offer(*run, Lane.NORMAL)
         filled = [lane for lane in LANES if self._runs[lane].size]
         if not filled:
             return None
         lane = self._pick(filled, wall_ms) if len(filled) > 1 else filled[0]
         run = self._runs[lane].first
         assert run is not None
-        last = run.last
+        first, last = run
         if self._settings.priority is Priority.WEIGHTED and len(filled) > 1:
-            last = min(last, run.first + max(1, self._credit[lane]) - 1)
-        return Offer(run.first, last, lane)
+            last = min(last, first + max(1, self._credit[lane]) - 1)
+        return Offer(first, last, lane)
 
     def take(self, first: int, last: int, lane: Lane) -> None:
         """What was offered, or the first of it."""

@@ -47,8 +47,9 @@ class Runs(Generic[Value]):
         return self._firsts[0] if self._firsts else None
 
     @property
-    def first(self) -> Run[Value] | None:
-        return Run(self._firsts[0], self._lasts[0], self._values[0]) if self._firsts else None
+    def first(self) -> tuple[int, int] | None:
+        """Where the first run begins and ends."""
+        return (self._firsts[0], self._lasts[0]) if self._firsts else None
 
     def first_from(self, offset: int) -> int | None:
         """The first offset of all from there on."""
@@ -64,6 +65,8 @@ class Runs(Generic[Value]):
         firsts, lasts = self._firsts, self._lasts
         begin = bisect_left(lasts, first)
         end = bisect_right(firsts, last, begin)
+        if end - begin == 1:  # as mostly
+            return [Run(max(first, firsts[begin]), min(last, lasts[begin]), self._values[begin])]
         found = [*map(Run, firsts[begin:end], lasts[begin:end], self._values[begin:end])]
         if found and found[0].first < first:
             found[0] = Run(first, found[0].last, found[0].value)
