@@ -111,6 +111,11 @@ class QueuePartition:
         """Why it is over, once it is."""
 
     @property
+    def is_over(self) -> bool:
+        """Or another broker leads since, or this one does anew."""
+        return self.failure is not None or self.epoch != self.partition.leader_epoch
+
+    @property
     def ledger(self) -> Ledger:
         """To look at; changes go through this class."""
         return self._ledger
