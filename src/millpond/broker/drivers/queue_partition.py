@@ -222,14 +222,13 @@ class QueuePartition:
         for batch in batches:
             if count >= count_left:
                 break
-            header = batch.header
-            first, last = max(offer.first, header.base_offset), min(offer.last, header.last_offset)
+            first, last = max(offer.first, batch.first), min(offer.last, batch.last)
             if first > last:
                 break
-            more = 0 if header.base_offset in taken.batches else header.size
+            more = 0 if batch.first in taken.batches else len(batch.content)
             if taken.batches and size + more > bytes_left:
                 return count, bytes_left
-            if header.is_control or header.record_count == 0:
+            if batch.header.is_control or batch.header.record_count == 0:
                 ledger.skip(first, last)
                 continue
             if not want.whole_batches:
@@ -240,7 +239,7 @@ class QueuePartition:
                 taken.deliveries.extend(ledger.acquire(lent, holder=want.holder, lock_ms=want.lock_ms, now=now))
                 count += run_last - run_first + 1
             if runs:
-                taken.batches[header.base_offset] = batch.content
+                taken.batches[batch.first] = batch.content
                 size += more
         return count, size
 
@@ -248,7 +247,7 @@ class QueuePartition:
         """The runs that are left without those messages of a batch that have outlived their time, which is noted."""
         wall_ms, ttl_ms_max = self._shared.clock.wall_ms(), self._shared.ttl_ms_max
         runs, at = [], first
-        for each in self._reader.decode(batch.header.base_offset, batch.content):
+        for each in self._reader.decode(batch.first, batch.content):
             if first <= each.offset <= last and is_expired(each, wall_ms=wall_ms, ttl_ms_max=ttl_ms_max):
                 self._ledger.expire(each.offset)
                 if each.offset > at:
@@ -272,17 +271,16 @@ class QueuePartition:
             return False
         now_ms = self._shared.clock.wall_ms()
         for batch in self._reader.look(ledger.frontier, is_next=not ledger.ready):
-            header = batch.header
             if not self.settings.is_ordered_by_key and not batch.mentioned.priority:
-                written = min(header.max_timestamp, now_ms)
-                ledger.admit_plain(header.base_offset, header.last_offset, written_wall_ms=written)
+                written = min(batch.header.max_timestamp, now_ms)
+                ledger.admit_plain(batch.first, batch.last, written_wall_ms=written)
                 continue
-            if not header.is_control:
-                for record in decode_batch(batch.data, batch.position):
+            if not batch.header.is_control:
+                for record in decode_batch(batch.content):
                     if record.offset >= ledger.frontier:
                         lane, written = lane_of(record.headers), min(record.timestamp, now_ms)
                         ledger.admit(record.offset, lane=lane, key=record.key, written_wall_ms=written)
-            ledger.skip_until(header.next_offset)
+            ledger.skip_until(batch.last + 1)
         return True
 
     def records(self, taken: Taken) -> list[tuple[Record, int]]:

@@ -37,15 +37,11 @@ HEADERS_COUNTED_MAX: Final = 1_000
 class Batch(NamedTuple):
     """One that was read, and what it takes to hand out messages of it without a second look."""
 
-    data: memoryview
-    """What was read, of which it is a part."""
-    position: int
+    first: int
+    last: int
+    content: memoryview
     header: BatchHeader
     mentioned: Mentioned
-
-    @property
-    def content(self) -> memoryview:
-        return self.data[self.position : self.position + self.header.size]
 
 
 class QueueReader:
@@ -83,17 +79,16 @@ class QueueReader:
     def _keep_ahead(self, first: int, part: Slice) -> list[Batch]:
         # A copy, so that a segment that is deleted meanwhile is not held for those that nobody takes.
         data = memoryview(bytes(part.data))
-        self._ahead = [Batch(data, at, header, mentioned(data, at, header)) for at, header in batches_in(data)]
-        self._at = 0
+        self._ahead, self._at = [_batch(*each, mentioned(*each)) for each in batches_in(data)], 0
         self._ahead_in = self._partition.log.segments.holding(Offset(first))
-        self._ahead_first, self._ahead_end = self._ahead[0].header.base_offset, part.next_offset
+        self._ahead_first, self._ahead_end = self._ahead[0].first, part.next_offset
         return self._ahead
 
     def _from_ahead(self, first: int) -> list[Batch]:
         ahead, at = self._ahead, self._at
-        if first < ahead[at].header.base_offset:  # one that was handed out before, and came back
+        if first < ahead[at].first:  # one that was handed out before, and came back
             at = 0
-        while ahead[at].header.next_offset <= first:
+        while ahead[at].last < first:
             at += 1
         self._at = at
         return ahead[at:]
@@ -102,13 +97,13 @@ class QueueReader:
         self._ahead, self._ahead_in, self._ahead_first, self._ahead_end = [], None, 0, 0
 
     def _batches(self, data: memoryview) -> Iterator[Batch]:
-        for position, header in batches_in(data):
-            yield Batch(data, position, header, self._mentioned(data, position, header))
+        for content, header in batches_in(data):
+            yield _batch(content, header, self._mentioned(content, header))
 
-    def _mentioned(self, data: memoryview, position: int, header: BatchHeader) -> Mentioned:
+    def _mentioned(self, content: memoryview, header: BatchHeader) -> Mentioned:
         found = self._mentions.get(header.base_offset)
         if found is None:
-            found = self._mentions[header.base_offset] = mentioned(data, position, header)
+            found = self._mentions[header.base_offset] = mentioned(content, header)
             if len(self._mentions) > MENTIONED_MAX:
                 self._mentions.popitem(last=False)
         return found
@@ -136,10 +131,15 @@ def parked_runs(partition: Partition, first: int, end: int) -> Iterator[tuple[in
         at = part.next_offset
 
 
-def batches_in(data: memoryview) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of each; the log has checked them."""
-    position, end = 0, len(data)
-    while position < end:
-        header = parse_header(data, position)
-        yield position, header
-        position += header.size
+def batches_in(data: memoryview) -> Iterator[tuple[memoryview, BatchHeader]]:
+    """Each with its header; the log has checked them."""
+    at, end = 0, len(data)
+    while at < end:
+        header = parse_header(data, at)
+        following = at + header.size
+        yield data[at:following], header
+        at = following
+
+
+def _batch(content: memoryview, header: BatchHeader, found: Mentioned) -> Batch:
+    return Batch(header.base_offset, header.last_offset, content, header, found)
