@@ -55,7 +55,7 @@ class QueueReader:
         """Those that come next are from this one on."""
         self._decoded: OrderedDict[int, list[Record]] = OrderedDict()
         self._mentions: OrderedDict[int, Mentioned] = OrderedDict()
-        """By base offset, of those that are not kept here."""
+        """By base offset."""
 
     def read(self, first: int, *, wanted: int, ready: int, bytes_max: int) -> Iterable[Batch]:
         """Batches from the one that holds an offset on: one at least, and perhaps fewer, or more, than are wanted."""
@@ -78,8 +78,7 @@ class QueueReader:
 
     def _keep_ahead(self, first: int, part: Slice) -> list[Batch]:
         # A copy, so that a segment that is deleted meanwhile is not held for those that nobody takes.
-        data = memoryview(bytes(part.data))
-        self._ahead, self._at = [_batch(*each, mentioned(*each)) for each in batches_in(data)], 0
+        self._ahead, self._at = list(self._batches(memoryview(bytes(part.data)))), 0
         self._ahead_in = self._partition.log.segments.holding(Offset(first))
         self._ahead_first, self._ahead_end = self._ahead[0].first, part.next_offset
         return self._ahead
@@ -98,7 +97,7 @@ class QueueReader:
 
     def _batches(self, data: memoryview) -> Iterator[Batch]:
         for content, header in batches_in(data):
-            yield _batch(content, header, self._mentioned(content, header))
+            yield Batch(header.base_offset, header.last_offset, content, header, self._mentioned(content, header))
 
     def _mentioned(self, content: memoryview, header: BatchHeader) -> Mentioned:
         found = self._mentions.get(header.base_offset)
@@ -139,7 +138,3 @@ def batches_in(data: memoryview) -> Iterator[tuple[memoryview, BatchHeader]]:
         following = at + header.size
         yield data[at:following], header
         at = following
-
-
-def _batch(content: memoryview, header: BatchHeader, found: Mentioned) -> Batch:
-    return Batch(header.base_offset, header.last_offset, content, header, found)
