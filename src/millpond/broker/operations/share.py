@@ -5,7 +5,7 @@ kept. Driven by the front doors.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -35,7 +35,7 @@ async def take(
     try:
         while True:
             queues, results = await _open(node, group, partitions)
-            got = _exchange(queues, {}, want).results
+            got = _exchange(queues, queues, {}, want).results
             waited = ()
             results |= await _kept(got)
             if results or loop.time() >= deadline:
@@ -196,13 +196,15 @@ def begin(
 ) -> Begun | None:
     """Settles, and then takes what there is now. None, and nothing is done, where a queue has to be opened first."""
     queues: dict[PartitionId, QueuePartition] = {}
-    for at in {**verdicts, **dict.fromkeys(partitions)} if verdicts else partitions:
+    for at in (*partitions, *verdicts):
+        if at in queues:
+            continue
         partition = node.find("", at.topic_id, at.partition)
         queue = None if isinstance(partition, MillpondError) else node.queues.open_at(group, partition)
         if queue is None:
             return None
         queues[at] = queue
-    begun = _exchange({at: queues[at] for at in partitions}, verdicts, want) if want is not None else Begun()
+    begun = _exchange(queues, partitions, verdicts, want) if want is not None else Begun()
     for at, said in verdicts.items():
         if at not in begun.settled:
             begun.say(at, queues[at], said, holder=holder)
@@ -210,11 +212,15 @@ def begin(
 
 
 def _exchange(
-    queues: Mapping[PartitionId, QueuePartition], verdicts: Mapping[PartitionId, Sequence[Verdict]], want: Want
+    queues: Mapping[PartitionId, QueuePartition],
+    partitions: Collection[PartitionId],
+    verdicts: Mapping[PartitionId, Sequence[Verdict]],
+    want: Want,
 ) -> Begun:
-    """In their order, until there is enough; what was said to the others is left to say."""
+    """In the order of partitions, until there is enough; what was said to the others is left to say."""
     begun = Begun()
-    for at, queue in queues.items():
+    for at in partitions:
+        queue = queues[at]
         if want.is_met:
             queue.pass_on()
             continue
@@ -230,6 +236,6 @@ def _exchange(
             continue
         if taken.deliveries:
             begun.note_taken(at, queue, taken)
-            if len(queues) > 1:
+            if len(partitions) > 1:
                 want = want.without(taken)
     return begun
