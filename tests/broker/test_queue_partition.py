@@ -15,6 +15,7 @@ from millpond.core.delivery.headers import PRIORITY, TTL_MS
 from millpond.core.delivery.ledger import Change, Ledger, Verdict
 from millpond.core.delivery.sessions import PartitionId
 from millpond.core.delivery.states import Outcome
+from millpond.model.errors import LeaseLost
 from millpond.model.ids import Offset, TimestampMs
 from millpond.protocol.records import NewRecord, encode_batch
 from millpond.storage.segment import Slice
@@ -125,6 +126,48 @@ def test_an_acknowledgement_of_what_another_has_finished_is_refused() -> None:
         return [type(each[at]).__name__ for each in answers]
 
     assert on_a_broker(scenario) == ["NoneType", "LeaseLost"]
+
+
+def test_what_is_refused_of_an_acknowledgement_leaves_what_comes_next() -> None:
+    async def scenario(machine: Machine, partition: Partition) -> None:
+        assert machine.broker is not None
+        node, at = machine.broker.node, PartitionId(partition.topic_id, 0)
+        await append(machine, partition, count=2)
+        await receive(await opened(machine, partition), holder="bert")
+        want = Want("anna", count_max=1, bytes_max=1 << 20, lock_ms=600_000)
+        begun = share.begin(node, "g", "anna", {at: [Verdict(0, 0, Outcome.ACCEPT)]}, [at], want)
+        assert begun is not None
+        assert isinstance(begun.settled[at], LeaseLost)
+        assert offsets_of(begun.results[at]) == [1]
+
+    on_a_broker(scenario)
+
+
+def test_every_acknowledgement_is_heard_also_where_enough_was_taken_elsewhere() -> None:
+    async def scenario(machine: Machine, partition: Partition) -> None:
+        assert machine.broker is not None
+        node = machine.broker.node
+        assert await machine.create_topic("others")
+        other = node.partitions.named("others", 0)
+        assert other is not None
+        here, there = PartitionId(partition.topic_id, 0), PartitionId(other.topic_id, 0)
+        for each in (partition, other):
+            await append(machine, each, count=2)
+            await receive(await opened(machine, each))
+        want = Want("anna", count_max=1, bytes_max=1 << 20, lock_ms=600_000)
+        said = {at: [Verdict(0, 0, Outcome.ACCEPT)] for at in (there, here)}
+        begun = share.begin(node, "g", "anna", said, [here, there], want)
+        assert begun is not None
+        assert begun.settled == {here: None, there: None}
+        assert {at: offsets_of(got) for at, got in begun.results.items()} == {here: [1]}
+        assert (await opened(machine, other)).ledger.start == 1
+
+    on_a_broker(scenario)
+
+
+def offsets_of(result: share.Result) -> list[int]:
+    assert isinstance(result, share.Got)
+    return [at for each in result.taken.deliveries for at in range(each.first, each.last + 1)]
 
 
 def test_who_waits_is_woken_when_the_letter_before_the_next_of_its_key_is_sent() -> None:

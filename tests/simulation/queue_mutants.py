@@ -6,7 +6,6 @@ Driven by test_queues.py.
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -99,7 +98,7 @@ def _restore_otherwise(patch: pytest.MonkeyPatch, change: Callable[[State], Stat
 
 
 def forget_attempts_at_restart(patch: pytest.MonkeyPatch) -> None:
-    _restore_otherwise(patch, lambda state: replace(state, attempts=0))
+    _restore_otherwise(patch, lambda state: state._replace(attempts=0))
 
 
 def forget_leases_at_restart(patch: pytest.MonkeyPatch) -> None:

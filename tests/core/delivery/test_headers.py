@@ -73,7 +73,7 @@ def test_a_message_has_outlived_its_time_from_that_millisecond_on(codec: Codec) 
         for each in lives
     ]
     batch = encode_batch(records, codec=codec)
-    assert mentioned(batch, 0, parse_header(batch)) == Mentioned(priority=False, ttl=True)
+    assert mentioned(batch, parse_header(batch)) == Mentioned(priority=False, ttl=True)
 
     def gone(after_ms: int, *, ttl_ms_max: int = 10**9) -> list[int]:
         now_ms = SENT_MS + after_ms
@@ -87,11 +87,11 @@ def test_a_message_has_outlived_its_time_from_that_millisecond_on(codec: Codec) 
 @pytest.mark.parametrize("names", [(), (PRIORITY,), (TTL_MS,), (PRIORITY, TTL_MS)])
 def test_a_batch_tells_what_it_mentions_without_being_decoded(codec: Codec, names: tuple[str, ...]) -> None:
     batch = encode_batch([NewRecord(b"x" * 100, headers=tuple((name, b"1") for name in names))] * 10, codec=codec)
-    found = mentioned(b"before" + batch, 6, parse_header(batch))
+    found = mentioned(batch, parse_header(batch))
     assert found == Mentioned(priority=PRIORITY in names, ttl=TTL_MS in names)
 
 
 def test_a_batch_that_nobody_can_read_mentions_nothing() -> None:
     batch = bytearray(encode_batch([NewRecord(b"x", headers=((TTL_MS, b"1"),))], codec=Codec.GZIP))
     batch[61:] = bytes(len(batch) - 61)
-    assert mentioned(batch, 0, parse_header(batch)) == NEITHER
+    assert mentioned(batch, parse_header(batch)) == NEITHER

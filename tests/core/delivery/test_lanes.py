@@ -23,8 +23,7 @@ def serve(lanes: Lanes, *, wall_ms: int = 0, most: int = 1) -> Offer | None:
     offer = lanes.next(wall_ms=wall_ms)
     if offer is not None:
         offer = offer._replace(last=min(offer.last, offer.first + most - 1))
-        lanes.remove(offer.first, offer.last)
-        lanes.served(offer.lane, offer.last - offer.first + 1)
+        lanes.take(*offer)
     return offer
 
 

@@ -4,7 +4,7 @@ Every step also restores a ledger from what would be on disk, now and then goes 
 """
 
 import random
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pytest
 from hypothesis import strategies as st
@@ -286,7 +286,7 @@ class LedgerAgainstModel(RuleBasedStateMachine):
 def states_of(ledger: Ledger) -> dict[int, object]:
     """Message by message, without what is found anew after a restart: monotonic times and lanes."""
     return {
-        offset: replace(run.value, until_ms=0, lane=Lane.NORMAL)
+        offset: run.value._replace(until_ms=0, lane=Lane.NORMAL)
         if isinstance(run.value, Leased | Waiting)
         else run.value
         for run in ledger.open_runs()

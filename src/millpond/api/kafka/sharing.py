@@ -43,6 +43,8 @@ class Topic(Protocol):
 
 
 class Said(NamedTuple):
+    named: list[PartitionId]
+    """Partitions, whether or not anything is said of their messages."""
     verdicts: dict[PartitionId, list[Verdict]]
     refused: dict[PartitionId, MillpondError | None]
     """Partitions whose acknowledgements contradict themselves."""
@@ -57,18 +59,15 @@ def partition_code(error: MillpondError | None) -> int:
     return error.kafka_code if error.kafka_code in _UNDERSTOOD else NotLeader.kafka_code
 
 
-def named(topics: Iterable[Topic]) -> list[PartitionId]:
-    return [PartitionId(topic.topic_id, part.partition_index) for topic in topics for part in topic.partitions]
-
-
 def verdicts_of(topics: Iterable[Topic], *, renews: bool) -> Said:
     """A topic may be named more than once."""
-    said = Said({}, {})
+    said = Said([], {}, {})
     for topic in topics:
         for part in topic.partitions:
+            at = PartitionId(topic.topic_id, part.partition_index)
+            said.named.append(at)
             if not part.acknowledgement_batches:
                 continue
-            at = PartitionId(topic.topic_id, part.partition_index)
             try:
                 verdicts = said.verdicts.setdefault(at, [])
                 for batch in part.acknowledgement_batches:

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, Protocol
 
 from millpond.broker.drivers.partition import Partition
 from millpond.broker.drivers.queue_keeper import QueueKeeper, Then
-from millpond.broker.drivers.queue_reader import QueueReader, batches_in, parked_runs
+from millpond.broker.drivers.queue_reader import Batch, QueueReader, parked_runs
 from millpond.broker.drivers.states import StateKey, States
 from millpond.core.delivery.encoding import decode
 from millpond.core.delivery.headers import is_expired, lane_of
@@ -21,11 +21,11 @@ from millpond.core.delivery.ledger import Delivery, Ledger, Verdict
 from millpond.core.delivery.runs import Run
 from millpond.core.delivery.settings import DeliverySettings
 from millpond.core.delivery.states import Doomed, Lane, Outcome
-from millpond.model.errors import CoordinatorUnavailable, FencedState, MillpondError, NotLeader
+from millpond.model.errors import CoordinatorUnavailable, FencedState, LeaseLost, MillpondError, NotLeader
 from millpond.model.ids import Offset
 from millpond.model.instant import Instant
 from millpond.model.ports import Clock, Rng
-from millpond.protocol.records import BatchHeader, Record, decode_batch, parse_header
+from millpond.protocol.records import Record, decode_batch, parse_header
 
 KIND: Final = "share"
 PAUSE_SECONDS: Final = 1.0
@@ -39,6 +39,16 @@ class Want(NamedTuple):
     lock_ms: int
     whole_batches: bool = False
     """Rather a few messages too many than a part of a batch."""
+
+    @property
+    def is_met(self) -> bool:
+        return self.count_max <= 0 or self.bytes_max <= 0
+
+    def without(self, taken: "Taken") -> "Want":
+        """What is wanted still."""
+        count = sum(delivery.last - delivery.first + 1 for delivery in taken.deliveries)
+        size = sum(map(len, taken.batches.values()))
+        return self._replace(count_max=self.count_max - count, bytes_max=self.bytes_max - size)
 
 
 class Taken(NamedTuple):
@@ -101,6 +111,11 @@ class QueuePartition:
         """Why it is over, once it is."""
 
     @property
+    def is_over(self) -> bool:
+        """Or another broker leads since, or this one does anew."""
+        return self.failure is not None or self.epoch != self.partition.leader_epoch
+
+    @property
     def ledger(self) -> Ledger:
         """To look at; changes go through this class."""
         return self._ledger
@@ -155,14 +170,29 @@ class QueuePartition:
     def take(self, want: Want) -> Taken:
         """What there is now, perhaps nothing. Nobody may have it before `keep` has returned."""
         self._require_open()
+        return self._take(want, self._now())
+
+    def exchange(self, verdicts: Collection[Verdict], want: Want) -> tuple[LeaseLost | None, Taken]:
+        """Hears what a consumer says of what it had, as `say` does, and then has it take: both at one moment. That the
+        first is refused, and why, is returned: it gets what there is all the same."""
+        self._require_open()
+        now = self._now()
+        refusal = None
+        try:
+            self._ledger.acknowledge(verdicts, holder=want.holder, now=now)
+        except LeaseLost as error:
+            refusal = error
+        return refusal, self._take(want, now, wakes=refusal is None)
+
+    def _take(self, want: Want, now: Instant, *, wakes: bool = False) -> Taken:
         taken = Taken([], {})
         ledger = self._ledger
-        now, ready = self._now(), ledger.ready
+        ready = ledger.ready
         ledger.trim(self.partition.log.start_offset)
         ledger.tick(now)
         if self.settings.looks_at_messages:
             self._admit()  # what has come since may go before what waits
-        has_more = ledger.ready > ready
+        wakes = wakes or ledger.ready > ready
         count_left = min(want.count_max, ledger.room_for(want.holder))
         bytes_left = want.bytes_max
         while count_left > 0 and bytes_left > 0:
@@ -176,7 +206,7 @@ class QueuePartition:
             count, size = self._take_offer(offer, want, taken, now, count_left, bytes_left)
             count_left -= count
             bytes_left -= size
-        self._go_on(wakes=has_more)
+        self._go_on(wakes=wakes)
         self.pass_on()
         return taken
 
@@ -187,47 +217,45 @@ class QueuePartition:
         Else something of the offer is gone from the ledger in any case."""
         ledger = self._ledger
         ready = offer.last - offer.first + 1
-        found = self._reader.read(offer.first, wanted=min(count_left, ready), ready=ready, bytes_max=bytes_left)
-        data = found.data
+        batches = self._reader.read(offer.first, wanted=min(count_left, ready), ready=ready, bytes_max=bytes_left)
         count = size = 0
-        for position, header in batches_in(*found):
-            first, last = max(offer.first, header.base_offset), min(offer.last, header.last_offset)
-            if first > last or count >= count_left:
+        for batch in batches:
+            if count >= count_left:
                 break
-            more = 0 if header.base_offset in taken.batches else header.size
+            first, last = max(offer.first, batch.first), min(offer.last, batch.last)
+            if first > last:
+                break
+            more = 0 if batch.first in taken.batches else len(batch.content)
             if taken.batches and size + more > bytes_left:
                 return count, bytes_left
-            if header.is_control or header.record_count == 0:
+            if batch.header.is_control or batch.header.record_count == 0:
                 ledger.skip(first, last)
                 continue
             if not want.whole_batches:
                 last = min(last, first + count_left - count - 1)
-            gone = (
-                self._expired(data, position, header, first, last)
-                if self._reader.mentioned(data, position, header).ttl
-                else ()
-            )
-            for offset in gone:
-                ledger.expire(offset)
-            runs = _between(first, last, gone)
+            runs = self._unexpired(batch, first, last) if batch.mentioned.ttl else [(first, last)]
             for run_first, run_last in runs:
                 lent = Offer(run_first, run_last, offer.lane)
                 taken.deliveries.extend(ledger.acquire(lent, holder=want.holder, lock_ms=want.lock_ms, now=now))
                 count += run_last - run_first + 1
             if runs:
-                taken.batches[header.base_offset] = data[position : position + header.size]
+                taken.batches[batch.first] = batch.content
                 size += more
         return count, size
 
-    def _expired(self, data: memoryview, position: int, header: BatchHeader, first: int, last: int) -> list[int]:
-        """Messages of a batch that have outlived their time."""
-        records = self._reader.decode(header.base_offset, data[position : position + header.size])
+    def _unexpired(self, batch: Batch, first: int, last: int) -> list[tuple[int, int]]:
+        """The runs that are left without those messages of a batch that have outlived their time, which is noted."""
         wall_ms, ttl_ms_max = self._shared.clock.wall_ms(), self._shared.ttl_ms_max
-        return [
-            each.offset
-            for each in records
-            if first <= each.offset <= last and is_expired(each, wall_ms=wall_ms, ttl_ms_max=ttl_ms_max)
-        ]
+        runs, at = [], first
+        for each in self._reader.decode(batch.first, batch.content):
+            if first <= each.offset <= last and is_expired(each, wall_ms=wall_ms, ttl_ms_max=ttl_ms_max):
+                self._ledger.expire(each.offset)
+                if each.offset > at:
+                    runs.append((at, each.offset - 1))
+                at = each.offset + 1
+        if at <= last:
+            runs.append((at, last))
+        return runs
 
     def _admit(self) -> bool:
         """Lets more messages in; whether there were any."""
@@ -242,17 +270,17 @@ class QueuePartition:
         if room <= 0:
             return False
         now_ms = self._shared.clock.wall_ms()
-        data = self._reader.look(ledger.frontier, is_next=not ledger.ready)
-        for position, header in batches_in(data):
-            if not self.settings.is_ordered_by_key and not self._reader.mentioned(data, position, header).priority:
-                written = min(header.max_timestamp, now_ms)
-                ledger.admit_plain(header.base_offset, header.last_offset, written_wall_ms=written)
-            elif not header.is_control:
-                for record in decode_batch(data, position):
+        for batch in self._reader.look(ledger.frontier, is_next=not ledger.ready):
+            if not self.settings.is_ordered_by_key and not batch.mentioned.priority:
+                written = min(batch.header.max_timestamp, now_ms)
+                ledger.admit_plain(batch.first, batch.last, written_wall_ms=written)
+                continue
+            if not batch.header.is_control:
+                for record in decode_batch(batch.content):
                     if record.offset >= ledger.frontier:
                         lane, written = lane_of(record.headers), min(record.timestamp, now_ms)
                         ledger.admit(record.offset, lane=lane, key=record.key, written_wall_ms=written)
-            ledger.skip_until(header.next_offset)
+            ledger.skip_until(batch.last + 1)
         return True
 
     def records(self, taken: Taken) -> list[tuple[Record, int]]:
@@ -493,17 +521,3 @@ def _settle(waiter: "asyncio.Future[None]", failure: Exception | None) -> None:
         waiter.set_result(None)
     else:
         waiter.set_exception(failure)
-
-
-def _between(first: int, last: int, gone: Collection[int]) -> list[tuple[int, int]]:
-    """The runs that are left."""
-    if not gone:
-        return [(first, last)]
-    runs, at = [], first
-    for offset in sorted(gone):
-        if offset > at:
-            runs.append((at, offset - 1))
-        at = offset + 1
-    if at <= last:
-        runs.append((at, last))
-    return runs

@@ -10,11 +10,11 @@ Driven by queue_partition.py, in one epoch of the partition's leader; it never a
 """
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from millpond.broker.drivers.partition import Partition
-from millpond.core.delivery.headers import NEITHER, Mentioned, mentioned
+from millpond.core.delivery.headers import Mentioned, mentioned
 from millpond.model.ids import Offset
 from millpond.model.limits import MIB
 from millpond.protocol.records import BatchHeader, Record, decode_batch, parse_header
@@ -34,29 +34,30 @@ HEADERS_COUNTED_MAX: Final = 1_000
 """Batches that are looked through to tell how many messages there are where some are parked."""
 
 
-class Found(NamedTuple):
-    data: memoryview
-    position: int = 0
-    """Of the first batch."""
-    header: BatchHeader | None = None
-    """Its header, if it was looked at already."""
+class Batch(NamedTuple):
+    """One that was read, and what it takes to hand out messages of it without a second look."""
+
+    first: int
+    last: int
+    content: memoryview
+    header: BatchHeader
+    mentioned: Mentioned
 
 
 class QueueReader:
     def __init__(self, partition: Partition) -> None:
         self._partition = partition
-        self._ahead = memoryview(b"")
-        """Batches that were read along."""
+        self._ahead: list[Batch] = []
+        """Those that were read along."""
         self._ahead_in: Segment | None = None
         self._ahead_first = self._ahead_end = 0
         self._at = 0
-        self._header: BatchHeader | None = None
-        """A batch of them: those that come next are behind it."""
+        """Those that come next are from this one on."""
         self._decoded: OrderedDict[int, list[Record]] = OrderedDict()
         self._mentions: OrderedDict[int, Mentioned] = OrderedDict()
         """By base offset."""
 
-    def read(self, first: int, *, wanted: int, ready: int, bytes_max: int) -> Found:
+    def read(self, first: int, *, wanted: int, ready: int, bytes_max: int) -> Iterable[Batch]:
         """Batches from the one that holds an offset on: one at least, and perhaps fewer, or more, than are wanted."""
         if self._ahead_first <= first < self._ahead_end:
             if self._ahead_in is self._partition.log.segments.holding(Offset(first)):
@@ -64,44 +65,44 @@ class QueueReader:
             self._forget_ahead()
         size = min(bytes_max, 1 + (wanted - 1) * READ_BYTES_A_MESSAGE)
         if size >= AHEAD_BYTES or ready <= wanted:
-            return Found(self._partition.read(Offset(first), bytes_max=size).data)
+            return self._batches(self._partition.read(Offset(first), bytes_max=size).data)
         part = self._partition.read(Offset(first), bytes_max=AHEAD_BYTES)
-        return Found(self._keep_ahead(first, part) if part.data else part.data)
+        return self._keep_ahead(first, part) if part.data else ()
 
-    def look(self, first: int, *, is_next: bool) -> memoryview:
+    def look(self, first: int, *, is_next: bool) -> Iterable[Batch]:
         """As much as is looked at in one go; perhaps because nothing that was looked at is left to hand out."""
         part = self._partition.read(Offset(first), bytes_max=LOOKED_AT_BYTES_MAX)
         if is_next and 0 < len(part.data) <= AHEAD_BYTES:
             return self._keep_ahead(first, part)
-        return part.data
+        return self._batches(part.data)
 
-    def _keep_ahead(self, first: int, part: Slice) -> memoryview:
+    def _keep_ahead(self, first: int, part: Slice) -> list[Batch]:
         # A copy, so that a segment that is deleted meanwhile is not held for those that nobody takes.
-        self._ahead = memoryview(bytes(part.data))
+        self._ahead, self._at = list(self._batches(memoryview(bytes(part.data)))), 0
         self._ahead_in = self._partition.log.segments.holding(Offset(first))
-        self._at, self._header = 0, parse_header(self._ahead)
-        self._ahead_first, self._ahead_end = self._header.base_offset, part.next_offset
+        self._ahead_first, self._ahead_end = self._ahead[0].first, part.next_offset
         return self._ahead
 
-    def _from_ahead(self, first: int) -> Found:
-        header = self._header
-        if header is None or first < header.base_offset:  # one that was handed out before, and came back
-            self._at, header = 0, parse_header(self._ahead)
-        while header.next_offset <= first:
-            self._at += header.size
-            header = parse_header(self._ahead, self._at)
-        self._header = header
-        return Found(self._ahead, self._at, header)
+    def _from_ahead(self, first: int) -> list[Batch]:
+        ahead, at = self._ahead, self._at
+        if first < ahead[at].first:  # one that was handed out before, and came back
+            at = 0
+        while ahead[at].last < first:
+            at += 1
+        self._at = at
+        return ahead[at:]
 
     def _forget_ahead(self) -> None:
-        self._ahead, self._ahead_in, self._ahead_first, self._ahead_end = memoryview(b""), None, 0, 0
-        self._header = None
+        self._ahead, self._ahead_in, self._ahead_first, self._ahead_end = [], None, 0, 0
 
-    def mentioned(self, data: memoryview, position: int, header: BatchHeader) -> Mentioned:
+    def _batches(self, data: memoryview) -> Iterator[Batch]:
+        for content, header in batches_in(data):
+            yield Batch(header.base_offset, header.last_offset, content, header, self._mentioned(content, header))
+
+    def _mentioned(self, content: memoryview, header: BatchHeader) -> Mentioned:
         found = self._mentions.get(header.base_offset)
         if found is None:
-            found = NEITHER if header.is_control else mentioned(data, position, header)
-            self._mentions[header.base_offset] = found
+            found = self._mentions[header.base_offset] = mentioned(content, header)
             if len(self._mentions) > MENTIONED_MAX:
                 self._mentions.popitem(last=False)
         return found
@@ -129,14 +130,11 @@ def parked_runs(partition: Partition, first: int, end: int) -> Iterator[tuple[in
         at = part.next_offset
 
 
-def batches_in(
-    data: memoryview, position: int = 0, header: BatchHeader | None = None
-) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of each from that one on; the log has checked them."""
-    end = len(data)
-    while position < end:
-        if header is None:
-            header = parse_header(data, position)
-        yield position, header
-        position += header.size
-        header = None
+def batches_in(data: memoryview) -> Iterator[tuple[memoryview, BatchHeader]]:
+    """Each with its header; the log has checked them."""
+    at, end = 0, len(data)
+    while at < end:
+        header = parse_header(data, at)
+        following = at + header.size
+        yield data[at:following], header
+        at = following

@@ -29,7 +29,9 @@ class Queues:
         self._metadata = metadata
         self._static = static
         self._shared = shared
-        self._open: dict[tuple[str, Partition], asyncio.Task[QueuePartition]] = {}
+        self._open: dict[tuple[str, Partition], QueuePartition] = {}
+        self._opening: dict[tuple[str, Partition], asyncio.Task[QueuePartition]] = {}
+        """Those that are not open yet."""
         self.lock_ms_max = whole("millpond.visibility.max.ms", static)
         self._configs: dict[str, GroupConfig] = {}
         """What groups that were asked for are told, as long as nobody changes a setting."""
@@ -51,25 +53,21 @@ class Queues:
 
     def open_at(self, group: str, partition: Partition) -> QueuePartition | None:
         """If it is open already."""
-        known = self._open.get((group, partition))
-        return None if known is None or not known.done() or self._is_over(known, partition) else known.result()
+        queue = self._open.get((group, partition))
+        return None if queue is None or queue.is_over else queue
 
     async def at(self, group: str, partition: Partition) -> QueuePartition:
         """Opened, and this broker's."""
         partition.require_leader()
-        known = self._open.get((group, partition))
-        if known is None or self._is_over(known, partition):
-            known = asyncio.get_running_loop().create_task(self._begin(group, partition))
-            self._open[group, partition] = known
-        return await asyncio.shield(known)
-
-    def _is_over(self, opening: "asyncio.Task[QueuePartition]", partition: Partition) -> bool:
-        if not opening.done():
-            return False
-        if opening.cancelled() or opening.exception() is not None:
-            return True
-        queue = opening.result()
-        return queue.failure is not None or queue.epoch != partition.leader_epoch
+        queue = self.open_at(group, partition)
+        if queue is not None:
+            return queue
+        opening = self._opening.get((group, partition))
+        if opening is None:
+            opening = asyncio.get_running_loop().create_task(self._begin(group, partition))
+            self._opening[group, partition] = opening
+            opening.add_done_callback(lambda _: self._opening.pop((group, partition), None))
+        return await asyncio.shield(opening)
 
     async def _begin(self, group: str, partition: Partition) -> QueuePartition:
         while True:
@@ -79,6 +77,7 @@ class Queues:
             queue = QueuePartition(group, partition, settings, self._shared, start=start)
             await queue.open()
             if delivery_settings(self.config(group), partition.at.topic) == settings:
+                self._open[group, partition] = queue
                 return queue
             queue.end(CoordinatorUnavailable(f"the settings of {group} changed meanwhile"))
 
@@ -96,9 +95,7 @@ class Queues:
 
     def __iter__(self) -> Iterator[QueuePartition]:
         """Those that are open."""
-        for (_, partition), opening in list(self._open.items()):
-            if opening.done() and not self._is_over(opening, partition):
-                yield opening.result()
+        return iter([queue for queue in self._open.values() if not queue.is_over])
 
     def release_all(self, group: str, holder: str) -> None:
         """The consumer is gone: others may have what it held."""
@@ -115,30 +112,23 @@ class Queues:
 
     def follow(self, before: Image, after: Image) -> None:
         """What this broker leads no more, or in another epoch, is over; so is what is to work otherwise from now on."""
-        for (group, partition), opening in list(self._open.items()):
-            if not opening.done():
-                continue
-            if self._is_over(opening, partition):
+        for (group, partition), queue in list(self._open.items()):
+            if queue.is_over or partition.leading is None or partition.log.is_closed:
                 del self._open[group, partition]
-                if not opening.cancelled() and opening.exception() is None:
-                    opening.result().end(NotLeader(f"{partition.at} has another leader; ask for metadata"))
-            elif partition.leading is None or partition.log.is_closed:
+                queue.end(NotLeader(f"{partition.at} has another leader; ask for metadata"))
+            elif delivery_settings(self.config(group), partition.at.topic) != queue.settings:
                 del self._open[group, partition]
-                opening.result().end(NotLeader(f"{partition.at} has another leader; ask for metadata"))
-            elif delivery_settings(self.config(group), partition.at.topic) != opening.result().settings:
-                del self._open[group, partition]
-                opening.result().end(CoordinatorUnavailable(f"the settings of {group} have changed; ask again"))
+                queue.end(CoordinatorUnavailable(f"the settings of {group} have changed; ask again"))
 
     async def close(self) -> None:
-        openings, self._open = list(self._open.values()), {}
+        openings = list(self._opening.values())
         for opening in openings:
-            if not opening.done():
-                opening.cancel()
+            opening.cancel()
         if openings:
             await asyncio.wait(openings)
-        for opening in openings:
-            if not opening.cancelled() and opening.exception() is None:
-                opening.result().end(NotLeader("the broker stops; ask for metadata"))
+        for queue in self._open.values():
+            queue.end(NotLeader("the broker stops; ask for metadata"))
+        self._open.clear()
 
 
 def delivery_settings(config: GroupConfig, topic: str) -> DeliverySettings:

@@ -5,7 +5,7 @@ kept. Driven by the front doors.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -35,7 +35,7 @@ async def take(
     try:
         while True:
             queues, results = await _open(node, group, partitions)
-            got = _taken(queues, want)
+            got = _exchange(queues, queues, {}, want).results
             waited = ()
             results |= await _kept(got)
             if results or loop.time() >= deadline:
@@ -70,29 +70,6 @@ async def _kept(got: dict[PartitionId, Result]) -> dict[PartitionId, Result]:
     held = {each: result.queue.keep() for each, result in got.items() if isinstance(result, Got)}
     failures = await _all(held)
     return got | {each: failure for each, failure in failures.items() if failure is not None}
-
-
-def _taken(queues: Mapping[PartitionId, QueuePartition], want: Want) -> dict[PartitionId, Result]:
-    """Nothing of it is kept yet."""
-    got: dict[PartitionId, Result] = {}
-    left = len(queues)
-    for each, queue in queues.items():
-        left -= 1
-        if want.count_max <= 0 or want.bytes_max <= 0:
-            queue.pass_on()
-            continue
-        try:
-            taken = queue.take(want)
-        except MillpondError as error:
-            got[each] = error
-            continue
-        if taken.deliveries:
-            got[each] = Got(queue, taken)
-            if left:
-                count = sum(delivery.last - delivery.first + 1 for delivery in taken.deliveries)
-                size = sum(map(len, taken.batches.values()))
-                want = want._replace(count_max=want.count_max - count, bytes_max=want.bytes_max - size)
-    return got
 
 
 async def _all(work: Mapping[PartitionId, Coroutine[Any, Any, None]]) -> dict[PartitionId, MillpondError | None]:
@@ -143,7 +120,7 @@ async def _settle(node: Node, group: str, holder: str, at: PartitionId, verdicts
 def _still(queue: QueuePartition, verdicts: Sequence[Verdict]) -> Sequence[Verdict]:
     """What was deleted is nobody's any more; what others have finished is refused."""
     start = queue.partition.log.start_offset
-    if all(said.first >= start for said in verdicts):
+    if min(verdicts).first >= start:
         return verdicts
     return [said._replace(first=max(said.first, start)) for said in verdicts if said.last >= start]
 
@@ -160,7 +137,21 @@ class Begun:
         self._queues: dict[PartitionId, QueuePartition] = {}
         self._left = 0
 
-    def note(self, at: PartitionId, queue: QueuePartition) -> None:
+    def say(self, at: PartitionId, queue: QueuePartition, said: Sequence[Verdict], *, holder: str) -> None:
+        try:
+            queue.say(_still(queue, said), holder=holder)
+        except MillpondError as error:
+            self.note_said(at, queue, error)
+        else:
+            self.note_said(at, queue, None)
+
+    def note_said(self, at: PartitionId, queue: QueuePartition, refusal: MillpondError | None) -> None:
+        self.settled[at] = refusal
+        if refusal is None:
+            self._queues[at] = queue
+
+    def note_taken(self, at: PartitionId, queue: QueuePartition, taken: Taken) -> None:
+        self.results[at] = Got(queue, taken)
         self._queues[at] = queue
 
     def wait(self, then: Callable[[object], None]) -> bool:
@@ -205,25 +196,46 @@ def begin(
 ) -> Begun | None:
     """Settles, and then takes what there is now. None, and nothing is done, where a queue has to be opened first."""
     queues: dict[PartitionId, QueuePartition] = {}
-    for at in {**verdicts, **dict.fromkeys(partitions)} if verdicts else partitions:
+    for at in (*partitions, *verdicts):
+        if at in queues:
+            continue
         partition = node.find("", at.topic_id, at.partition)
         queue = None if isinstance(partition, MillpondError) else node.queues.open_at(group, partition)
         if queue is None:
             return None
         queues[at] = queue
-    begun = Begun()
+    begun = _exchange(queues, partitions, verdicts, want) if want is not None else Begun()
     for at, said in verdicts.items():
+        if at not in begun.settled:
+            begun.say(at, queues[at], said, holder=holder)
+    return begun
+
+
+def _exchange(
+    queues: Mapping[PartitionId, QueuePartition],
+    partitions: Collection[PartitionId],
+    verdicts: Mapping[PartitionId, Sequence[Verdict]],
+    want: Want,
+) -> Begun:
+    """In the order of partitions, until there is enough; what was said to the others is left to say."""
+    begun = Begun()
+    for at in partitions:
         queue = queues[at]
+        if want.is_met:
+            queue.pass_on()
+            continue
+        said = verdicts.get(at)
         try:
-            queue.say(_still(queue, said), holder=holder)
+            if said is None:
+                taken = queue.take(want)
+            else:
+                refusal, taken = queue.exchange(_still(queue, said), want)
+                begun.note_said(at, queue, refusal)
         except MillpondError as error:
-            begun.settled[at] = error
-        else:
-            begun.settled[at] = None
-            begun.note(at, queue)
-    if want is not None:
-        begun.results = _taken({at: queues[at] for at in partitions}, want)
-        for at, result in begun.results.items():
-            if isinstance(result, Got):
-                begun.note(at, result.queue)
+            begun.results[at] = error
+            continue
+        if taken.deliveries:
+            begun.note_taken(at, queue, taken)
+            if len(partitions) > 1:
+                want = want.without(taken)
     return begun

@@ -57,17 +57,16 @@ class Mentioned(NamedTuple):
 NEITHER: Final = Mentioned(priority=False, ttl=False)
 
 
-def mentioned(buffer: Buffer, position: int, header: BatchHeader) -> Mentioned:
+def mentioned(batch: Buffer, header: BatchHeader) -> Mentioned:
     """Without decoding any record: of most batches that is all there is to know."""
-    data, begin, end = buffer, position, position + header.size
+    if header.is_control:
+        return NEITHER  # it holds no messages
     if header.attributes & CODEC_MASK:
-        content = memoryview(buffer)[position + HEADER_BYTES : end]
         try:
-            data = decompress(header.codec, content, bytes_max=INFLATED_BYTES_MAX)
+            batch = decompress(header.codec, memoryview(batch)[HEADER_BYTES:], bytes_max=INFLATED_BYTES_MAX)
         except RequestError:
             return NEITHER  # nobody can read it
-        begin, end = 0, len(data)
-    found = {each[0] for each in _MENTIONED.finditer(data, begin, end)} if _MENTIONED.search(data, begin, end) else ()
+    found = {each[0] for each in _MENTIONED.finditer(batch)} if _MENTIONED.search(batch) else ()
     return Mentioned(PRIORITY.encode() in found, TTL_MS.encode() in found) if found else NEITHER
 
 

@@ -49,11 +49,6 @@ class Lanes:
     def size_within(self, first: int, last: int) -> int:
         return sum(len(run) for runs in self._runs for run in runs.overlapping(first, last))
 
-    @property
-    def first(self) -> int | None:
-        """The lowest offset of all."""
-        return min((lowest for runs in self._runs if (lowest := runs.lowest) is not None), default=None)
-
     def add(self, first: int, last: int, lane: Lane) -> None:
         self._runs[lane].set(first, last, None)
 
@@ -77,25 +72,27 @@ class Lanes:
             del self._marked[:spent], self._marks_ms[:spent]
 
     def next(self, *, wall_ms: int) -> Offer | None:
-        """Not taken yet: `remove` and `served` say that it was."""
+        """Not taken yet: `take` says that it was."""
         high, normal, low = self._runs
         if not high.size and not low.size:  # as in most queues
-            first = normal.first
-            return None if first is None else Offer(first.first, first.last, Lane.NORMAL)
+            run = normal.first
+            return None if run is None else Offer(*run, Lane.NORMAL)
         filled = [lane for lane in LANES if self._runs[lane].size]
         if not filled:
             return None
         lane = self._pick(filled, wall_ms) if len(filled) > 1 else filled[0]
         run = self._runs[lane].first
         assert run is not None
-        last = run.last
+        first, last = run
         if self._settings.priority is Priority.WEIGHTED and len(filled) > 1:
-            last = min(last, run.first + max(1, self._credit[lane]) - 1)
-        return Offer(run.first, last, lane)
+            last = min(last, first + max(1, self._credit[lane]) - 1)
+        return Offer(first, last, lane)
 
-    def served(self, lane: Lane, count: int) -> None:
+    def take(self, first: int, last: int, lane: Lane) -> None:
+        """What was offered, or the first of it."""
+        self._runs[lane].clear(first, last)
         if self._settings.priority is Priority.WEIGHTED:
-            self._credit[lane] -= count
+            self._credit[lane] -= last - first + 1
 
     def _pick(self, filled: list[Lane], wall_ms: int) -> Lane:
         oldest = min(filled, key=self._first_offset)

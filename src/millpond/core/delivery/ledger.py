@@ -270,31 +270,28 @@ class Ledger:
 
     def acquire(self, offer: Offer, *, holder: str, lock_ms: int, now: Instant) -> list[Delivery]:
         first, last, lane = offer
-        self._lanes.remove(first, last)
-        self._lanes.served(lane, last - first + 1)
+        self._lanes.take(first, last, lane)
         until_ms = now.monotonic_ms + lock_ms
-        deliveries = []
-        for at, until, attempts in self._attempted(first, last):
-            attempt = attempts + 1
+        deliveries = self._next_deliveries(first, last)
+        for at, until, attempt in deliveries:
             self._replace(at, until, Leased(attempt, lane, holder, lock_ms, until_ms))
-            deliveries.append(Delivery(at, until, attempt))
             self.counts["delivered" if attempt == 1 else "redelivered"] += until - at + 1
         return deliveries
 
-    def _attempted(self, first: int, last: int) -> list[Run[int]]:
-        """These messages by how often they were handed out."""
+    def _next_deliveries(self, first: int, last: int) -> list[Delivery]:
+        """These messages by which attempt comes next."""
         if first >= self.end:
-            return [Run(first, last, 0)]
-        pieces = []
+            return [Delivery(first, last, 1)]
+        deliveries = []
         at = first
         for run in self._open.overlapping(first, last):
             if run.first > at:
-                pieces.append(Run(at, run.first - 1, 0))
-            pieces.append(Run(run.first, run.last, run.value.attempts))
+                deliveries.append(Delivery(at, run.first - 1, 1))
+            deliveries.append(Delivery(run.first, run.last, run.value.attempts + 1))
             at = run.last + 1
         if at <= last:
-            pieces.append(Run(at, last, 0))
-        return pieces
+            deliveries.append(Delivery(at, last, 1))
+        return deliveries
 
     def acknowledge(
         self,
@@ -346,7 +343,10 @@ class Ledger:
     def _held_runs(self, verdict: Verdict, holder: str) -> list[Run[Leased]]:
         first, last, _ = verdict
         found = self.held(first, last, holder=holder)
-        if sum([until - at + 1 for at, until, _ in found]) != last - first + 1:
+        missing = last - first + 1
+        for at, until, _ in found:
+            missing -= until - at + 1
+        if missing:
             raise LeaseLost(
                 f"offsets {verdict.first} to {verdict.last} are not, or no longer, leased to who says so: "
                 "the lease ran out, or they were acknowledged before; what is not done will be delivered again"
@@ -364,7 +364,7 @@ class Ledger:
     def expire(self, offset: int) -> None:
         """A message that is ready has outlived its time."""
         self.counts["expired"] += 1
-        attempts = self._attempted(offset, offset)[0].value
+        attempts = self._next_deliveries(offset, offset)[0].attempt - 1
         self._lanes.remove(offset, offset)
         if self.settings.buries_expired:
             self._doom(offset, offset, attempts, "expired")

@@ -47,8 +47,9 @@ class Runs(Generic[Value]):
         return self._firsts[0] if self._firsts else None
 
     @property
-    def first(self) -> Run[Value] | None:
-        return Run(self._firsts[0], self._lasts[0], self._values[0]) if self._firsts else None
+    def first(self) -> tuple[int, int] | None:
+        """Where the first run begins and ends."""
+        return (self._firsts[0], self._lasts[0]) if self._firsts else None
 
     def first_from(self, offset: int) -> int | None:
         """The first offset of all from there on."""
@@ -64,6 +65,8 @@ class Runs(Generic[Value]):
         firsts, lasts = self._firsts, self._lasts
         begin = bisect_left(lasts, first)
         end = bisect_right(firsts, last, begin)
+        if end - begin == 1:  # as mostly
+            return [Run(max(first, firsts[begin]), min(last, lasts[begin]), self._values[begin])]
         found = [*map(Run, firsts[begin:end], lasts[begin:end], self._values[begin:end])]
         if found and found[0].first < first:
             found[0] = Run(first, found[0].last, found[0].value)
@@ -103,12 +106,15 @@ class Runs(Generic[Value]):
             self._values.append(value)
 
     def clear(self, first: int, last: int) -> None:
-        begin, end = self._touched(first, last)
+        firsts, lasts, values = self._firsts, self._lasts, self._values
+        begin = bisect_left(lasts, first)
+        end = bisect_right(firsts, last, begin)
         if begin == end:
             return
-        firsts, lasts, values = self._firsts, self._lasts, self._values
         low, high = firsts[begin], lasts[end - 1]
-        self.size -= sum(lasts[begin:end]) - sum(firsts[begin:end]) + end - begin
+        self.size -= (
+            high - low + 1 if end - begin == 1 else sum(lasts[begin:end]) - sum(firsts[begin:end]) + end - begin
+        )
         if high > last:  # the tail of the last one stays
             end -= 1
             if low < first and begin == end:  # and its head, too: it becomes two
@@ -124,11 +130,6 @@ class Runs(Generic[Value]):
             self.size += first - low
         if begin < end:
             self._remove(begin, end)
-
-    def _touched(self, first: int, last: int) -> tuple[int, int]:
-        """Indexes of the runs that overlap, as a half-open range."""
-        begin = bisect_left(self._lasts, first)
-        return begin, bisect_right(self._firsts, last, begin)
 
     def _remove(self, begin: int, end: int) -> None:
         del self._firsts[begin:end], self._lasts[begin:end], self._values[begin:end]

@@ -44,7 +44,7 @@ class Session:
 
     def in_turn(self) -> list[PartitionId]:
         """Its partitions, each time another one first."""
-        if self.partitions:
+        if len(self.partitions) > 1:
             first = next(iter(self.partitions))
             del self.partitions[first]
             self.partitions[first] = None

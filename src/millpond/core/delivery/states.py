@@ -9,9 +9,7 @@ their offset. Pure values; a run of equal ones is kept once.
 """
 
 from enum import IntEnum
-from typing import Final
-
-from millpond.model.values import dataclass
+from typing import Final, NamedTuple
 
 
 class Lane(IntEnum):
@@ -23,14 +21,12 @@ class Lane(IntEnum):
 LANES: Final = tuple(Lane)
 
 
-@dataclass(frozen=True, slots=True)
-class Ready:
+class Ready(NamedTuple):
     attempts: int
     """How often it has been handed out."""
 
 
-@dataclass(frozen=True, slots=True)
-class Leased:
+class Leased(NamedTuple):
     attempts: int
     lane: Lane
     holder: str
@@ -39,8 +35,7 @@ class Leased:
     """By the monotonic clock of this process; a restart gives every lease its whole time again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
+class Waiting(NamedTuple):
     attempts: int
     lane: Lane
     due_wall_ms: int
@@ -48,8 +43,7 @@ class Waiting:
     """The same moment by the monotonic clock."""
 
 
-@dataclass(frozen=True, slots=True)
-class Doomed:
+class Doomed(NamedTuple):
     attempts: int
     reason: str
     sequence_shift: int
@@ -57,6 +51,7 @@ class Doomed:
 
 
 State = Ready | Leased | Waiting | Doomed
+"""No two of them have as many fields: so those of different kinds are never equal."""
 
 
 class Outcome(IntEnum):

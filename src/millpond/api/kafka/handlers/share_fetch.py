@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Mapping, Sequence
 from functools import partial
 
 from millpond.api.kafka.context import Context
-from millpond.api.kafka.sharing import Said, ask_session, close_session, named, partition_code, verdicts_of
+from millpond.api.kafka.sharing import Said, ask_session, close_session, partition_code, verdicts_of
 from millpond.api.kafka.soon import Soon
 from millpond.broker.drivers.queue_partition import Taken, Want
 from millpond.broker.node import Node
@@ -44,34 +44,35 @@ def answer(
     if isinstance(session, Trouble):
         return ShareFetchResponse(error_code=session.value)
     if request.topics or request.forgotten_topics_data:
-        update(session, named=named(request.topics), forgotten=_forgotten(request))
-    want = _want(node, request, session)
+        update(session, named=said.named, forgotten=_forgotten(request))
+    group, holder = session.member
+    lock_ms = node.queues.config(group).lock_ms
+    want = _want(node, request, holder, lock_ms=lock_ms)
     partitions = session.in_turn() if want is not None else []
     if request.share_session_epoch != CLOSING:
-        group, holder = session.member
         begun = share.begin(node, group, holder, said.verdicts, partitions, want)
         if begun is not None and (said or begun.results or want is None or request.max_wait_ms <= 0):
-            return Soon(begun.wait, partial(_finish, node, group, said, begun))
-    return _answer(node, request, session, said, partitions, want)
+            return Soon(begun.wait, partial(_finish, said, begun, lock_ms))
+    return _answer(node, request, session, said, partitions, want, lock_ms=lock_ms)
 
 
-def _want(node: Node, request: ShareFetchRequest, session: Session) -> Want | None:
+def _want(node: Node, request: ShareFetchRequest, holder: str, *, lock_ms: int) -> Want | None:
     """None where it only settles."""
     is_closing = request.share_session_epoch == CLOSING
     if is_closing or request.max_records <= 0 or request.max_bytes <= 0 or request.is_renew_ack:
         return None
     return Want(
-        session.member.member_id,
+        holder,
         count_max=request.max_records,
         bytes_max=min(request.max_bytes, node.fetch_bytes_max),
-        lock_ms=node.queues.config(session.member.group).lock_ms,
+        lock_ms=lock_ms,
         whole_batches=request.share_acquire_mode != RECORD_LIMIT,
     )
 
 
-def _finish(node: Node, group: str, said: Said, begun: share.Begun) -> ShareFetchResponse:
+def _finish(said: Said, begun: share.Begun, lock_ms: int) -> ShareFetchResponse:
     begun.finish()
-    return _response(node, group, begun.settled | said.refused, begun.results)
+    return _response(begun.settled | said.refused, begun.results, lock_ms=lock_ms)
 
 
 async def _answer(
@@ -81,6 +82,8 @@ async def _answer(
     said: Said,
     partitions: Sequence[PartitionId],
     want: Want | None,
+    *,
+    lock_ms: int,
 ) -> ShareFetchResponse:
     group, holder = session.member
     settling = share.settle(node, group, holder, said.verdicts)
@@ -93,20 +96,17 @@ async def _answer(
         taking = share.take(node, group, partitions, want, wait_ms=0 if said else request.max_wait_ms)
         # Side by side, in this order: so both are kept together.
         settled, results = await asyncio.gather(settling, taking) if said.verdicts else (await settling, await taking)
-    return _response(node, group, settled | said.refused, results)
+    return _response(settled | said.refused, results, lock_ms=lock_ms)
 
 
 def _response(
-    node: Node,
-    group: str,
-    settled: Mapping[PartitionId, MillpondError | None],
-    results: Mapping[PartitionId, share.Result],
+    settled: Mapping[PartitionId, MillpondError | None], results: Mapping[PartitionId, share.Result], *, lock_ms: int
 ) -> ShareFetchResponse:
     topics: dict[bytes, list[PartitionData]] = {}
     for each in {**settled, **results}:
         topics.setdefault(each.topic_id, []).append(_partition(each, results.get(each), settled.get(each)))
     return ShareFetchResponse(
-        acquisition_lock_timeout_ms=node.queues.config(group).lock_ms,
+        acquisition_lock_timeout_ms=lock_ms,
         responses=[ShareFetchableTopicResponse(topic_id=each, partitions=found) for each, found in topics.items()],
     )
 
