@@ -9,7 +9,7 @@ import pytest
 
 from millpond.api.kafka.served import SERVED
 from millpond.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from millpond.protocol.messages.headers import request_frame, response_frame
+from millpond.protocol.messages.headers import request_frame, response_encoder
 from tests.fuzz import sessions
 from tests.fuzz.checks import Finding
 from tests.fuzz.foresight import foresee_stream
@@ -23,9 +23,8 @@ Answering = Callable[[asyncio.StreamWriter], None]
 
 
 def respond(writer: asyncio.StreamWriter, *, correlation_id: int = 7, error_code: int = 0, tail: bytes = b"") -> None:
-    answer = b"".join(
-        response_frame(ApiVersionsResponse(error_code=error_code), VERSION, correlation_id=correlation_id)
-    )[4:]
+    encode = response_encoder(ApiVersionsResponse, VERSION)
+    answer = b"".join(encode(ApiVersionsResponse(error_code=error_code), correlation_id))
     writer.write(struct.pack("!i", len(answer) + len(tail)) + answer + tail)
 
 

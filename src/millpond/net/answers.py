@@ -32,9 +32,7 @@ class Batch:
 
     def add(self, answer: Answer) -> None:
         length = len(answer[0]) if len(answer) == 1 else sum(map(len, answer))
-        pieces = self.pieces
-        pieces.append(_pack_length(length))
-        pieces.extend(answer)
+        self.pieces += _pack_length(length), *answer
         self.frame_count += 1
         self.size_bytes += length + LENGTH_BYTES
 

@@ -7,6 +7,8 @@ import pytest
 
 from millpond.protocol.messages.compiler import decode, encode
 from millpond.protocol.messages.fields import Message
+from millpond.protocol.messages.headers import response_encoder, response_header_version
+from millpond.protocol.messages.registry import APIS
 from tests.protocol.messages.oracle import Maker, all_messages, kio_bytes, kio_class, kio_read, name_of, to_kio
 
 MESSAGES_PER_VERSION = 8
@@ -38,6 +40,19 @@ def test_a_message_of_nothing_but_defaults_comes_back(declared: type[Message], v
     for field in fields(message):
         before, after = getattr(message, field.name), getattr(decoded, field.name)
         assert before == after, field.name
+
+
+@pytest.mark.parametrize(
+    ("declared", "version"),
+    [pair for pair in all_messages() if pair[0].api_key in APIS and pair[0].__name__.endswith("Response")],
+    ids=name_of,
+)
+def test_a_response_is_its_header_and_then_the_message(declared: type[Message], version: int) -> None:
+    respond = response_encoder(declared, version)
+    header = b"\x7f\0\0\1" + bytes(response_header_version(declared.api_key, version))
+    for seed in range(MESSAGES_PER_VERSION):
+        message = Maker(seed).message(declared, version)
+        assert b"".join(respond(message, 0x7F000001)) == header + joined(message, version), f"seed {seed}"
 
 
 @pytest.mark.slow

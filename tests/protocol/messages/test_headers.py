@@ -16,7 +16,7 @@ from millpond.protocol.messages.headers import (
     parse_response_header,
     request_frame,
     request_header_version,
-    response_frame,
+    response_encoder,
     response_header_version,
 )
 from millpond.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -66,18 +66,18 @@ def test_unknown_tagged_fields_of_a_header_are_passed_over() -> None:
     assert bytes(frame[position:]) == b"rest"
 
 
-def test_a_response_frame_has_its_length_header_and_message() -> None:
-    (frame,) = response_frame(HeartbeatResponse(error_code=27), 4, correlation_id=9)
-    assert frame == bytes.fromhex("0000000c 00000009 00 00000000 001b 00")
-    correlation_id, position = parse_response_header(memoryview(frame)[4:], header_version=1)
+def test_a_response_has_its_header_and_message() -> None:
+    (response,) = response_encoder(HeartbeatResponse, 4)(HeartbeatResponse(error_code=27), 9)
+    assert response == bytes.fromhex("00000009 00 00000000 001b 00")
+    correlation_id, position = parse_response_header(memoryview(response), header_version=1)
     assert correlation_id == 9
-    assert decode(HeartbeatResponse, memoryview(frame)[4:], 4, position)[0].error_code == 27
+    assert decode(HeartbeatResponse, memoryview(response), 4, position)[0].error_code == 27
 
 
 def test_the_answer_to_api_versions_never_has_the_longer_header() -> None:
     answer = ApiVersionsResponse(api_keys=[ApiVersion(api_key=0, min_version=0, max_version=13)])
-    (frame,) = response_frame(answer, 3, correlation_id=1)
-    assert frame == bytes.fromhex("00000013 00000001 0000 02 0000 0000 000d 00 00000000 00")
+    (response,) = response_encoder(ApiVersionsResponse, 3)(answer, 1)
+    assert response == bytes.fromhex("00000001 0000 02 0000 0000 000d 00 00000000 00")
     assert response_header_version(ApiVersionsRequest.api_key, 3) == 0
 
 

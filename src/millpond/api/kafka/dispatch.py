@@ -27,15 +27,14 @@ from millpond.broker.node import Node
 from millpond.model.errors import ControllerUnavailable, MalformedMessage
 from millpond.model.ports import Buffer
 from millpond.model.values import dataclass
-from millpond.protocol.messages.compiler import Decoder, Encoder, decoder, encode, encoder
+from millpond.protocol.messages.compiler import Decoder, decoder, encode
 from millpond.protocol.messages.fields import Message
-from millpond.protocol.messages.headers import RequestHeader, response_header_version, split_request_header
+from millpond.protocol.messages.headers import RequestHeader, response_encoder, split_request_header
 from millpond.protocol.messages.registry import API_VERSIONS_KEY
 from millpond.telemetry.requests import ApiFacts, FindErrors, RequestFacts, error_finder
 
 _UNSUPPORTED_VERSION: Final = 35
 _HEAD: Final = struct.Struct("!i")
-_HEAD_TAGGED: Final = struct.Struct("!ix")
 _new_tuple = tuple.__new__  # as a NamedTuple's own constructor, at half its cost: there is a Context for each request
 
 Handler = Callable[[Node, Any, Context], "Message | Awaitable[Message] | Soon | None"]
@@ -49,12 +48,11 @@ class _Route:
     decode: Decoder
     handler: Handler
     response_class: type[Message]
-    encode: Encoder
+    encode: Callable[[Any, int], Answer]
+    """The response, with the request's number, by which the client knows what it is the answer to."""
     facts: ApiFacts
     find_errors: FindErrors
     note_latency: Callable[[int], None]
-    pack_head: Callable[[int], bytes]
-    """Of the response, with the request's number."""
 
 
 class Dispatcher:
@@ -138,13 +136,7 @@ class Dispatcher:
             return None
 
     def _finish(self, message: Message, number: int, route: _Route, began_ns: int) -> Answer:
-        """With the request's number, by which the client knows what it is the answer to."""
-        parts = route.encode(message)
-        head = route.pack_head(number)
-        if len(parts) == 1 and isinstance(parts[0], bytes):
-            parts[0] = head + parts[0]  # small, as all that has no records: one piece less to write
-        else:
-            parts.insert(0, head)
+        parts = route.encode(message, number)
         if codes := route.find_errors(message):
             route.facts.note_errors(codes)
         route.note_latency(self._now_ns() - began_ns)
@@ -163,7 +155,7 @@ class Dispatcher:
         assert route is not None
         response: Any = route.handler(self._node, None, Context(0, header.client_id, connection))
         response.error_code = _UNSUPPORTED_VERSION
-        return [route.pack_head(header.correlation_id), *encode(response, 0)]
+        return route.encode(response, header.correlation_id)
 
     def _to_broker(
         self, door: ClusterDoor, header: RequestHeader, frame: memoryview, position: int, connection: Connection
@@ -197,16 +189,14 @@ class Dispatcher:
             return None
         module = import_module(f"millpond.api.kafka.handlers.{api.module}")
         facts = self.facts.of(key, api.name)
-        is_tagged = response_header_version(key, version) == 1
         self._routes[key, version] = route = _Route(
             decoder(api.request_class, version),
             module.answer,
             api.response_class,
-            encoder(api.response_class, version),
+            response_encoder(api.response_class, version),
             facts,
             error_finder(api.response_class),
             facts.latencies.note,
-            (_HEAD_TAGGED if is_tagged else _HEAD).pack,
         )
         return route
 

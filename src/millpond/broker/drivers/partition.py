@@ -255,8 +255,10 @@ class Partition:
         leading = self.leading
         if leading is not None and leading.high_watermark > self.high_watermark:
             self.high_watermark = leading.high_watermark
-            self._waiting = _wake(self._waiting, until=self.high_watermark)
-            self._tell_listeners()
+            if self._waiting:
+                self._waiting = _wake(self._waiting, until=self.high_watermark)
+            if self.listeners:
+                self._tell_listeners()
 
     def read(self, start: Offset, *, bytes_max: int) -> Slice:
         """For a consumer."""

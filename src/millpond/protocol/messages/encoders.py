@@ -1,7 +1,8 @@
 """Writes the function that encodes one class at one version: straight lines, no look at the declaration at run time.
 
 Neighbouring fields of fixed size become one `Struct.pack`; the length of what follows them joins in, and so do the
-elements of an array of integers. Nested structs stand in the same function, as loops.
+elements of an array of integers, and before a response the number of its request. Nested structs stand in the same
+function, as loops.
 
 Invariant: what is pending is written before control flow can leave the block it was collected in.
 Pure. Driven by compiler.py.
@@ -9,6 +10,7 @@ Pure. Driven by compiler.py.
 
 import struct
 from collections.abc import Callable
+from itertools import groupby
 from typing import Any, Final
 
 from millpond.model.ports import Buffer
@@ -19,6 +21,8 @@ VIEW_BYTES_MIN: Final = 4096
 """Records shorter than this are joined with what stands around them: a copy is cheaper than one more buffer to send."""
 FUSED_INTS_MAX: Final = 127
 """Arrays of integers shorter than this are packed together with their length."""
+WHOLE: Final = ""
+"""Stands in the place of a struct code for bytes that need no packing."""
 
 
 class IntPacks(dict[int, Callable[..., bytes]]):
@@ -64,13 +68,21 @@ class EncoderWriter:
         self._has_records = False
         self._pending: list[tuple[str, str]] = []
         """Struct codes, and the expression each one packs; the expression of a pad byte is empty."""
-        self._write = "w"
-        """Name of the function that takes the next piece; another inside a tagged field."""
+        self._out = "out"
+        """Name of the list that takes the next piece; another inside a tagged field."""
 
     def compile(self, declared: type[Any]) -> Callable[[Any], list[Buffer]]:
+        return self._compile(declared, "encode(m)", f"{declared.__name__} v{self._version} encode")
+
+    def compile_response(self, declared: type[Any], *, is_tagged: bool) -> Callable[[Any, int], list[Buffer]]:
+        """With the header before the message: the request's number, and room for tagged fields where there is any."""
+        self._pending = [("i", "number"), ("x", "")] if is_tagged else [("i", "number")]
+        return self._compile(declared, "encode(m, number)", f"{declared.__name__} v{self._version} respond")
+
+    def _compile(self, declared: type[Any], signature: str, title: str) -> Callable[..., list[Buffer]]:
         source = self._source
-        with source.block("def encode(m):"):
-            source.put("parts = []", "out = []", "w = out.append")
+        with source.block(f"def {signature}:"):
+            source.put("parts = []", "out = []")
             self._struct(declared, "m")
             self._flush()
             if self._has_records:
@@ -79,7 +91,7 @@ class EncoderWriter:
                 source.put("return parts")
             else:
                 source.put("return [join(out)]")
-        return source.compile("encode", f"{declared.__name__} v{self._version} encode")
+        return source.compile("encode", title)
 
     def _struct(self, declared: type[Any], var: str) -> None:
         fields = [field for field in fields_of(declared) if field.is_in(self._version)]
@@ -145,7 +157,7 @@ class EncoderWriter:
         value = self._source.fresh("s")
         self._source.put(f"{value} = {expression}{'.encode()' if kind is Kind.STRING else ''}")
         self._length(value, "h" if kind is Kind.STRING else "i")
-        self._source.put(f"{self._write}({value})")
+        self._pending.append((WHOLE, value))
 
     def _records(self, expression: str) -> None:
         self._has_records = True
@@ -153,7 +165,7 @@ class EncoderWriter:
         self._source.put(f"{value} = {expression}")
         self._length(value, "i", often_two_bytes=True)
         with self._source.block(f"if len({value}) < VIEW_BYTES_MIN:"):
-            self._source.put(f"w({value})")
+            self._source.put(f"out.append({value})")
         with self._source.block("else:"):
             self._source.put("parts.append(join(out))", f"parts.append({value})", "out.clear()")
 
@@ -174,9 +186,8 @@ class EncoderWriter:
                 self._pending = [*before, ("B", f"{count} & 127 | 128"), ("B", f"{count} >> 7")]
                 self._flush()
         with self._source.block("else:"):
-            self._pending = list(before)
+            self._pending = [*before, (WHOLE, f"uvarint({count})")]
             self._flush()
-            self._source.put(f"{self._write}(uvarint({count}))")
 
     def _array(self, field: Field, expression: str) -> None:
         value = self._source.fresh("a")
@@ -198,6 +209,8 @@ class EncoderWriter:
 
     def _ints(self, code: str, value: str) -> None:
         """An array of integers in one pack with its length and what was pending."""
+        if any(code == WHOLE for code, _ in self._pending):
+            self._flush()
         count = self._source.fresh("n")
         self._source.put(f"{count} = len({value})")
         before, length = self._pending, ("B", f"{count} + 1") if self._is_flexible else ("i", count)
@@ -205,48 +218,53 @@ class EncoderWriter:
         packs = self._source.bind("P", IntPacks("".join(code for code, _ in fused), code))
         arguments = ", ".join(expression for _, expression in fused if expression)
         with self._source.block(f"if {count} < {FUSED_INTS_MAX}:"):
-            self._source.put(f"{self._write}({packs}[{count}]({arguments}, *{value}))")
+            self._source.put(f"{self._out}.append({packs}[{count}]({arguments}, *{value}))")
         with self._source.block("else:"):
-            self._pending = list(before)
-            self._flush()
             prefix = f"uvarint({count} + 1)" if self._is_flexible else f"pack('!i', {count})"
-            self._source.put(f"{self._write}({prefix})", f"{self._write}(pack(f'!{{{count}}}{code}', *{value}))")
+            self._pending = [*before, (WHOLE, prefix), (WHOLE, f"pack(f'!{{{count}}}{code}', *{value})")]
+            self._flush()
 
     def _tags(self, tagged: list[Field], var: str) -> None:
-        source, outer_write, before = self._source, self._write, self._pending
+        source, outer, before = self._source, self._out, self._pending
         with source.block(f"if {' or '.join(_differs(field, var) for field in tagged)}:"):
             self._pending = list(before)
             self._flush()
             count, content = source.fresh("k"), source.fresh("t")
             source.put(f"{count} = 0", f"{content} = []")
             for field in tagged:
-                piece, write = source.fresh("c"), source.fresh("w")
+                self._out = piece = source.fresh("c")
                 with source.block(f"if {_differs(field, var)}:"):
-                    source.put(f"{piece} = []", f"{write} = {piece}.append")
-                    self._write = write
+                    source.put(f"{piece} = []")
                     self._field(field, f"{var}.{field.name}")
                     self._flush()
                     source.put(f"{piece} = join({piece})", f"{count} += 1")
                     source.put(f"{content} += ({uvarint(field.tag or 0)!r}, uvarint(len({piece})), {piece})")
-            self._write = outer_write
-            source.put(f"{outer_write}(uvarint({count}))", f"{outer_write}(join({content}))")
+            self._out = outer
+            source.put(f"{outer} += uvarint({count}), *{content}")
         with source.block("else:"):
             self._pending = [*before, ("x", "")]
             self._flush()
 
     def _flush(self) -> None:
-        """Writes what is pending as one pack."""
+        """Writes what is pending, neighbours of fixed size as one pack."""
         pending, self._pending = self._pending, []
-        if not pending:
-            return
-        if not any(expression for _, expression in pending):
-            self._source.put(f"{self._write}({bytes(len(pending))!r})")
-            return
-        if len(pending) == 1 and pending[0][0] == "B":  # a short length alone
-            self._source.put(f"{self._write}(BYTES[{pending[0][1]}])")
-            return
-        pack = self._source.bind("S", struct.Struct("!" + "".join(code for code, _ in pending)).pack)
-        self._source.put(f"{self._write}({pack}({', '.join(expression for _, expression in pending if expression)}))")
+        pieces: list[str] = []
+        for is_whole, group in groupby(pending, key=lambda each: each[0] == WHOLE):
+            some = list(group)
+            pieces += [expression for _, expression in some] if is_whole else [self._packed(some)]
+        if len(pieces) == 1:
+            self._source.put(f"{self._out}.append({pieces[0]})")
+        elif pieces:
+            self._source.put(f"{self._out} += {', '.join(pieces)}")
+
+    def _packed(self, fixed: list[tuple[str, str]]) -> str:
+        """The expression for some values of fixed size."""
+        if not any(expression for _, expression in fixed):
+            return repr(bytes(len(fixed)))
+        if len(fixed) == 1 and fixed[0][0] == "B":  # a short length alone
+            return f"BYTES[{fixed[0][1]}]"
+        pack = self._source.bind("S", struct.Struct("!" + "".join(code for code, _ in fixed)).pack)
+        return f"{pack}({', '.join(expression for _, expression in fixed if expression)})"
 
 
 def _differs(field: Field, var: str) -> str:
