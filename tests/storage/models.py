@@ -233,6 +233,18 @@ def contents_of(disk: Filesystem) -> dict[str, bytes]:
     return found
 
 
+def contents_after(batches: Sequence[bytes], settings: LogSettings, *, orderly: bool) -> dict[str, bytes]:
+    """What a process leaves on disk that kept these, and was closed in order or killed."""
+    disk = SimDisk(random.Random(0))
+    process = Process(disk, settings)
+    process.keep(*batches)
+    if orderly:
+        process.close()
+    else:
+        process.kill()
+    return contents_of(disk)
+
+
 def disk_with(contents: Mapping[str, bytes]) -> SimDisk:
     """A disk on which these files are, and nothing else, for good."""
     disk = SimDisk(random.Random(0))

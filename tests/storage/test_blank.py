@@ -14,7 +14,7 @@ from tests.storage.models import (
     DIRECTORY,
     Process,
     batch_with,
-    contents_of,
+    contents_after,
     disk_with,
     facts_of,
     read_all,
@@ -65,11 +65,7 @@ def test_after_a_kill_the_log_ends_where_the_blank_begins_and_nothing_was_cut() 
 
 def test_a_batch_behind_a_blank_place_was_never_kept() -> None:
     """Pages reach the disk in any order before a sync."""
-    disk = SimDisk(random.Random(1))
-    process = Process(disk, LARGE)
-    process.keep(*[BATCH] * 9)
-    process.kill()
-    contents = contents_of(disk)
+    contents = contents_after([BATCH] * 9, LARGE, orderly=False)
     at = 7 * len(BATCH)
     log = contents[FIRST_LOG]
     contents[FIRST_LOG] = log[:at] + bytes(len(BATCH)) + log[at + len(BATCH) :]
@@ -80,11 +76,7 @@ def test_a_batch_behind_a_blank_place_was_never_kept() -> None:
 
 
 def test_what_was_known_to_be_kept_and_is_blank_now_is_reported_and_its_offsets_stay_taken() -> None:
-    disk = SimDisk(random.Random(1))
-    process = Process(disk, LARGE)
-    process.keep(*[BATCH] * 9)
-    process.close()
-    contents = contents_of(disk)
+    contents = contents_after([BATCH] * 9, LARGE, orderly=True)
     del contents[FIRST_INDEX]  # without which all is scanned
     at = 7 * len(BATCH)
     contents[FIRST_LOG] = contents[FIRST_LOG][:at] + bytes(5000)
@@ -94,11 +86,7 @@ def test_what_was_known_to_be_kept_and_is_blank_now_is_reported_and_its_offsets_
 
 
 def test_behind_damage_the_next_batch_is_found_though_the_end_is_blank() -> None:
-    disk = SimDisk(random.Random(1))
-    process = Process(disk, LARGE)
-    process.keep(*[BATCH] * 9)
-    process.close()
-    contents = contents_of(disk)
+    contents = contents_after([BATCH] * 9, LARGE, orderly=True)
     del contents[FIRST_INDEX]
     at = 3 * len(BATCH)
     log = contents[FIRST_LOG]
@@ -112,19 +100,13 @@ def test_behind_damage_the_next_batch_is_found_though_the_end_is_blank() -> None
 def test_a_disk_with_room_for_the_batch_and_not_for_the_blank_takes_the_batch() -> None:
     disk = SimDisk(random.Random(1))
     with Process(disk, LARGE) as process:
-        process.keep(*[BATCH] * 2)
-        while disk.size(FIRST_LOG) > process.log.size_bytes():
-            process.keep(BATCH)
-            if disk.size(FIRST_LOG) - process.log.size_bytes() < len(BATCH):
-                break
-        disk.capacity_bytes = disk.used_bytes + len(BATCH)
-        kept = process.log.next_offset
-        process.keep(BATCH)
+        process.keep(*[BATCH] * 20)
+        disk.capacity_bytes = disk.used_bytes + 3 * len(BATCH)
         with pytest.raises(DiskFull):
-            process.keep(*[BATCH] * 3)
+            process.keep(*[BATCH] * 100)
+        assert disk.capacity_bytes - disk.used_bytes < len(BATCH), "it was filled with batches to the last"
         disk.capacity_bytes = None
-        assert process.log.next_offset > kept
-        assert read_all(process.log)
+        assert len(read_all(process.log)) == process.log.next_offset * len(BATCH)
         process.keep(BATCH)
         process.close()
     with Process(disk, LARGE) as process:

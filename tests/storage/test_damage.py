@@ -21,6 +21,7 @@ from tests.storage.models import (
     WrittenBatch,
     batch_of,
     batch_with,
+    contents_after,
     contents_of,
     disk_with,
     facts_of,
@@ -64,17 +65,6 @@ def positions(batches: list[WrittenBatch]) -> list[int]:
 
 def bits_of(batch: WrittenBatch) -> Iterator[tuple[int, int]]:
     return ((position, bit) for position in range(len(batch.data)) for bit in range(8))
-
-
-def contents_after(batches: list[bytes], *, orderly: bool, settings: LogSettings = SEGMENT) -> dict[str, bytes]:
-    disk = SimDisk(random.Random(0))
-    process = Process(disk, settings)
-    process.keep(*batches)
-    if orderly:
-        process.close()
-    else:
-        process.kill()
-    return contents_of(disk)
 
 
 def check_damaged(log: Log, written: list[WrittenBatch], victim: int, *, behind: str = "readable") -> None:
@@ -124,7 +114,7 @@ def test_no_flipped_bit_is_served_while_the_log_is_open(tmp_path: Path, *, setti
 def test_no_flipped_bit_is_served_after_an_orderly_restart(settings: LogSettings) -> None:
     written = placed(SMALL_LOG)
     at = positions(written)[VICTIM]
-    contents = contents_after(SMALL_LOG, orderly=True, settings=settings)
+    contents = contents_after(SMALL_LOG, settings, orderly=True)
     for position, bit in bits_of(written[VICTIM]):
         rotten = {**contents, FIRST_LOG: flipped(contents[FIRST_LOG], position=at + position, bit=bit)}
         with Process(disk_with(rotten), settings) as process:
@@ -136,7 +126,7 @@ def test_no_flipped_bit_is_served_after_an_orderly_restart(settings: LogSettings
 def test_a_flipped_bit_below_the_recovery_point_is_reported_and_costs_only_its_batch(victim: int) -> None:
     written = placed(SMALL_LOG)
     at, bad, end = positions(written)[victim], written[victim].header, written[-1].header.next_offset
-    contents = contents_after(SMALL_LOG, orderly=True)
+    contents = contents_after(SMALL_LOG, SEGMENT, orderly=True)
     del contents[MARKER]
     del contents[FIRST_INDEX]  # with it, recovery would begin behind the damage, and leave it to readers to find
     # Of the neighbours of the batch in the middle one bit a byte is enough; the test stays quick.
@@ -156,7 +146,7 @@ def test_a_flipped_bit_below_the_recovery_point_is_reported_and_costs_only_its_b
 
 def test_damage_stays_known_through_further_restarts() -> None:
     written = placed(SMALL_LOG)
-    contents = contents_after(SMALL_LOG, orderly=True)
+    contents = contents_after(SMALL_LOG, SEGMENT, orderly=True)
     del contents[MARKER]
     del contents[FIRST_INDEX]  # with it, recovery would begin behind the damage, and leave it to readers to find
     for victim in range(len(SMALL_LOG)):
@@ -179,7 +169,7 @@ def test_sampled_flips_in_a_large_batch_are_found(*, orderly: bool) -> None:
     written = placed(batches)
     at = positions(written)[1]
     settings = LogSettings(index_interval_bytes=0)
-    contents = contents_after(batches, orderly=True, settings=settings)
+    contents = contents_after(batches, settings, orderly=True)
     if not orderly:
         del contents[MARKER]
     del contents[FIRST_INDEX]  # with it, recovery would begin behind the damage, and leave it to readers to find
@@ -197,7 +187,7 @@ def test_a_batch_within_a_damaged_record_is_not_taken_for_one_of_the_log() -> No
     batches = [batch_with(b"before"), batch_with(b"copy:" + inner), *(batch_with(b"behind %d" % n) for n in range(3))]
     written = placed(batches)
     at = positions(written)[1]
-    contents = contents_after(batches, orderly=True)
+    contents = contents_after(batches, SEGMENT, orderly=True)
     del contents[MARKER]
     del contents[FIRST_INDEX]  # with it, recovery would begin behind the damage, and leave it to readers to find
     for position, bit in ((10, 0), (21, 0), (40, 3), (len(written[1].data) - 1, 0)):
@@ -213,7 +203,7 @@ def test_a_batch_within_a_damaged_record_is_not_taken_for_one_of_the_log() -> No
 def test_a_tail_torn_at_any_byte_is_cut_where_nobody_was_told_of_it() -> None:
     written = placed(SMALL_LOG)
     at, last = positions(written)[-1], written[-1]
-    contents = contents_after(SMALL_LOG, orderly=False)
+    contents = contents_after(SMALL_LOG, SEGMENT, orderly=False)
     for size in range(len(last.data)):
         disk = disk_with({**contents, FIRST_LOG: contents[FIRST_LOG][: at + size]})
         with Process(disk, SEGMENT) as process:
@@ -232,7 +222,7 @@ def test_a_tail_torn_at_any_byte_is_cut_where_nobody_was_told_of_it() -> None:
 def test_a_tail_torn_below_the_recovery_point_is_damage_and_its_offsets_stay_taken() -> None:
     written = placed(SMALL_LOG)
     at, last = positions(written)[-1], written[-1]
-    contents = contents_after(SMALL_LOG, orderly=True)
+    contents = contents_after(SMALL_LOG, SEGMENT, orderly=True)
     for size in range(len(last.data)):
         with Process(disk_with({**contents, FIRST_LOG: contents[FIRST_LOG][: at + size]}), SEGMENT) as process:
             log = process.log
@@ -247,7 +237,7 @@ def test_a_tail_torn_below_the_recovery_point_is_damage_and_its_offsets_stay_tak
 def test_whatever_stands_behind_the_end_is_cut(*, orderly: bool) -> None:
     written = placed(SMALL_LOG)
     whole = b"".join(batch.data for batch in written)
-    contents = contents_after(SMALL_LOG, orderly=orderly)
+    contents = contents_after(SMALL_LOG, SEGMENT, orderly=orderly)
     last, end = written[-1], written[-1].header.next_offset
     rng = random.Random(3)
     tails = [bytes(size) for size in (1, 12, 60, 61, 512, 4096)]
@@ -351,7 +341,7 @@ def test_any_document_may_rot_be_empty_or_be_cut(*, orderly: bool) -> None:
 
 def test_indexes_of_another_log_are_refused() -> None:
     contents, data, sent = rich_contents(orderly=True)
-    other = contents_after([batch_with(b"w" * 99)] * 60, orderly=True)
+    other = contents_after([batch_with(b"w" * 99)] * 60, SEGMENT, orderly=True)
     strange = [other[path] for path in other if path.endswith(".index")]
     own = [path for path in contents if path.endswith(".index")]
     assert len(own) > 2
