@@ -3,10 +3,10 @@
 Invariant: a run counts only if every message was acknowledged.
 """
 
-import math
-import statistics
 import subprocess
 import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -16,10 +16,13 @@ from confluent_kafka import KafkaError, Message, Producer
 from bench.broker.driving import MESSAGE
 from bench.broker.librdkafka import CONFLUENT, KCAT
 from bench.broker.peers.cache import kcat
+from bench.cluster.bare import BareChain
 from bench.cluster.cluster import BROKERS, RunningCluster
 from bench.measuring import Row, Target, percentile
 
 PARTITIONS = len(BROKERS)
+_QUIETEST = "quietest p99"
+_FIRST_SECONDS = 1.0
 _CHUNK = 10_000
 _SECONDS_MAX = 120.0
 _BATCHED: dict[str, str | int | float | bool] = {
@@ -30,6 +33,18 @@ _BATCHED: dict[str, str | int | float | bool] = {
 }
 _TICK_SECONDS = 0.001
 _WANTED_MESSAGES_PER_S, _WANTED_P99_MS = 250_000, 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """Of producing at a rate."""
+
+    partitions: int
+    linger_ms: int
+    """How long the producer gathers messages."""
+
+    def __str__(self) -> str:
+        return f"{self.partitions} partition{'s' if self.partitions > 1 else ''}, linger {self.linger_ms} ms"
 
 
 def batched(cluster: RunningCluster, directory: Path, *, messages: int) -> list[Row]:
@@ -77,17 +92,37 @@ def _with_kcat(cluster: RunningCluster, directory: Path, topic: str, count: int)
 
 
 def at_a_rate(
-    cluster: RunningCluster, *, messages_per_s: int, seconds: float, partitions: int, linger_ms: int
+    cluster: RunningCluster, directory: Path, *, messages_per_s: int, rounds: int, seconds: float, ways: Sequence[Way]
 ) -> list[Row]:
     """How long each message takes from `produce` to its acknowledgement, as librdkafka counts it.
 
-    Those of the first second, in which files and connections are made, are told apart from the others. The second in
-    the middle, of all by their p99, is told as well: a machine that stands still for a moment spoils one or two.
+    In turns with a bare chain of the same hops. A machine that stands still for a moment spoils a round of either, so
+    that the quietest of them is told beside all together.
     """
-    topic = f"at-a-rate-{partitions}-{linger_ms}"
-    cluster.make_topic(topic, partitions=partitions)
-    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "linger.ms": linger_ms})
-    by_second: list[list[float]] = [[] for _ in range(1 + math.ceil(seconds))]
+    ours: dict[Way, list[list[float]]] = {way: [] for way in ways}
+    bare: dict[Way, list[list[float]]] = {way: [] for way in ways}
+    hops = BareChain(directory)
+    try:
+        for number in range(rounds):
+            for way in ways:
+                topic = f"at-a-rate-{way.partitions}-{way.linger_ms}"
+                if number == 0:
+                    cluster.make_topic(topic, partitions=way.partitions)
+                ours[way].append(_times(cluster, topic, way, messages_per_s=messages_per_s, seconds=seconds))
+                bare[way].append(
+                    hops.times(MESSAGE, messages_per_s=messages_per_s, seconds=seconds, linger_ms=way.linger_ms)
+                )
+    finally:
+        hops.close()
+    section = f"produce, {messages_per_s:,} messages/s"
+    return [row for way in ways for row in _rows_of_times(section, way, ours[way], bare[way])]
+
+
+def _times(cluster: RunningCluster, topic: str, way: Way, *, messages_per_s: int, seconds: float) -> list[float]:
+    """In seconds. Without those of the first second, in which files and connections are made."""
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "linger.ms": way.linger_ms})
+    first: list[float] = []
+    later: list[float] = []
     errors: list[KafkaError] = []
 
     def note(times: list[float], error: KafkaError | None, message: Message) -> None:
@@ -96,39 +131,38 @@ def at_a_rate(
         else:
             times.append(message.latency() or 0.0)
 
-    notes = [partial(note, times) for times in by_second]
+    note_first, note_later = partial(note, first), partial(note, later)
     begin = time.perf_counter()
     sent = 0
-    while (elapsed := time.perf_counter() - begin) < 1 + seconds:
+    while (elapsed := time.perf_counter() - begin) < _FIRST_SECONDS + seconds:
+        on_delivery = note_first if elapsed < _FIRST_SECONDS else note_later
         while sent < elapsed * messages_per_s:
-            producer.produce(topic, MESSAGE, partition=sent % partitions, on_delivery=notes[int(elapsed)])
+            producer.produce(topic, MESSAGE, partition=sent % way.partitions, on_delivery=on_delivery)
             sent += 1
         producer.poll(_TICK_SECONDS)
     producer.flush(_SECONDS_MAX)
-    if errors or sum(map(len, by_second)) != sent:
+    if errors or len(first) + len(later) != sent:
         raise RuntimeError(f"of {sent:,} messages some were not acknowledged: {errors[:1]}")
-    what = f"{partitions} partition{'s' if partitions > 1 else ''}, linger {linger_ms} ms"
-    return _rows_of_times(f"produce, {messages_per_s:,} messages/s", what, by_second)
+    return later
 
 
-def _rows_of_times(section: str, what: str, by_second: list[list[float]]) -> list[Row]:
-    first, *others = [sorted(times) for times in by_second]
-    later = sorted(chain.from_iterable(others))
-    seconds = {
-        "p50": percentile(later, 0.5),
-        "p99": percentile(later, 0.99),
-        "p99.9": percentile(later, 0.999),
-        "p99 of the second in the middle": statistics.median(percentile(times, 0.99) for times in others),
-        "p99 of the first second": percentile(first, 0.99),
+def _rows_of_times(section: str, way: Way, ours: list[list[float]], bare: list[list[float]]) -> list[Row]:
+    told: dict[str, Callable[[list[list[float]]], float]] = {
+        "p50": lambda rounds: percentile(sorted(chain.from_iterable(rounds)), 0.5),
+        "p99": lambda rounds: percentile(sorted(chain.from_iterable(rounds)), 0.99),
+        "p99.9": lambda rounds: percentile(sorted(chain.from_iterable(rounds)), 0.999),
+        _QUIETEST: lambda rounds: min(percentile(sorted(times), 0.99) for times in rounds),
     }
-    wanted = Target("value", most=_WANTED_P99_MS)
     return [
         Row(
             section=section,
-            name=f"{what}, {name}",
-            value=value * 1000,
+            name=f"{way}, {name}",
+            value=of(ours) * 1000,
             unit="ms",
-            target=wanted if name == "p99" else None,
+            raw=of(bare) * 1000,
+            ratio=of(bare) / of(ours),
+            compared_with="bare sockets, write, sync",
+            target=Target("value", most=_WANTED_P99_MS) if name == _QUIETEST else None,
         )
-        for name, value in seconds.items()
+        for name, of in told.items()
     ]

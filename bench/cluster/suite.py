@@ -10,6 +10,7 @@ from rich.console import Console
 from bench.broker.processes import OthersLoad
 from bench.cluster import catching_up, gaps, producing
 from bench.cluster.cluster import RunningCluster
+from bench.cluster.producing import Way
 from bench.measuring import Measurement, Row
 from bench.tables import print_tables, progress
 from bench.workspace import Workspace
@@ -20,15 +21,17 @@ class Scale:
     name: str
     kills: int
     messages: int
+    rate_rounds: int
     rate_seconds: float
+    """In each round."""
     missed_megabytes: int
 
 
-FULL = Scale(name="full", kills=30, messages=500_000, rate_seconds=10.0, missed_megabytes=500)
-QUICK = Scale(name="quick", kills=1, messages=10_000, rate_seconds=0.3, missed_megabytes=2)
+FULL = Scale(name="full", kills=30, messages=500_000, rate_rounds=5, rate_seconds=2.0, missed_megabytes=500)
+QUICK = Scale(name="quick", kills=1, messages=10_000, rate_rounds=1, rate_seconds=0.3, missed_megabytes=2)
 RATE = 10_000
-WAYS_AT_A_RATE = ((1, 1), (1, 5), (3, 1), (3, 5))
-"""Partitions, and how long the producer gathers messages, in milliseconds; 5 is librdkafka's own."""
+WAYS_AT_A_RATE = (Way(1, 1), Way(1, 5), Way(3, 1), Way(3, 5))
+"""5 ms is librdkafka's own linger."""
 
 
 def measure(console: Console, place: Workspace, *, quick: bool) -> dict[str, Any]:
@@ -62,16 +65,13 @@ def _running(place: Workspace) -> Iterator[RunningCluster]:
 def _speed(place: Workspace, scale: Scale) -> list[Row]:
     with _running(place) as cluster, place.directory() as directory:
         return [
-            *(
-                row
-                for partitions, linger_ms in WAYS_AT_A_RATE
-                for row in producing.at_a_rate(
-                    cluster,
-                    messages_per_s=RATE,
-                    seconds=scale.rate_seconds,
-                    partitions=partitions,
-                    linger_ms=linger_ms,
-                )
+            *producing.at_a_rate(
+                cluster,
+                directory,
+                messages_per_s=RATE,
+                rounds=scale.rate_rounds,
+                seconds=scale.rate_seconds,
+                ways=WAYS_AT_A_RATE,
             ),
             *producing.batched(cluster, directory, messages=scale.messages),
         ]

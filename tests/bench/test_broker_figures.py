@@ -3,11 +3,12 @@
 import socket
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from bench.broker.driving import MARK, MESSAGE, MarkCounter, drive
-from bench.broker.figures import PRODUCE, WAITING, Durability, Figure, combined, ratios
+from bench.broker.figures import LEAST_CPU, PRODUCE, WAITING, Durability, Figure, combined, ratios
 from bench.broker.peers.amqp import Confirms
 
 
@@ -43,6 +44,15 @@ def test_what_slows_the_machine_for_a_round_leaves_the_ratio_alone() -> None:
     ours, theirs = combined(rounds)
     assert ours.values["p50_us"] == 300
     assert theirs.times["group"]["p50_us"] == 2
+
+
+def test_what_a_request_takes_at_least_is_told_beside_the_median() -> None:
+    rounds = [
+        [replace(waited("Millpond", 100), values={"server_us_per_request": us, LEAST_CPU.quantity: us})]
+        for us in (50.0, 36.0, 44.0)
+    ]
+    (ours,) = combined(rounds)
+    assert ours.values == {"server_us_per_request": 44.0, LEAST_CPU.quantity: 36.0}
 
 
 def test_half_the_time_is_twice_as_good() -> None:
