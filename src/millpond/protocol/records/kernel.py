@@ -163,6 +163,8 @@ def encode_header_list(headers: Headers) -> bytes:
 
 ALIKE_MISSES_MAX: Final = 2
 """Blocks in a row that were not alike: the others are not tried."""
+ALIKE_RECORDS_MIN: Final = 16
+"""Fewer are decoded sooner one by one than as a table."""
 
 _RECORD: Final[Any] = partial(tuple.__new__, Record)
 """What NamedTuple's own constructor does, called from C alone."""
@@ -281,7 +283,7 @@ class _Decoder:
         """The position after the last. IndexError where the data end early."""
         position = misses = 0
         made, tail = self.made, (self._append_time, self._make, self._tail)
-        while (left := count - len(made)) and misses < ALIKE_MISSES_MAX:
+        while (left := count - len(made)) >= ALIKE_RECORDS_MIN and misses < ALIKE_MISSES_MAX:
             size = min(left, BLOCK_RECORDS if made else _WIDTH_STARTS[1])
             found = decode_alike(self._data, position, len(made), size, self._base_offset, self._base_timestamp, *tail)
             if found is None:
