@@ -43,7 +43,7 @@ class Scale:
 
 
 FULL = Scale(name="full", seconds=4.0, rounds=5)
-QUICK = Scale(name="quick", seconds=0.3, rounds=1)
+QUICK = Scale(name="quick", seconds=1.0, rounds=1)
 
 
 @dataclass(frozen=True, slots=True)
