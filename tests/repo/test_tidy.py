@@ -3,9 +3,9 @@
 import ast
 import re
 import subprocess
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -47,22 +47,34 @@ def name_of(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield node
+class Contents(NamedTuple):
+    """What is asked of a file."""
+
+    docstring: str | None
+    functions: list[tuple[str, int]]
+    """By name, how many lines each has."""
+    calls: list[tuple[int, str]]
+    """The line of each call, and what is called: `print`, `time.time`; of longer names nothing is asked."""
+    imported: set[str]
 
 
 @cache
-def calls(path: Path) -> list[tuple[int, str]]:
-    """The line of each call, and what is called: `print`, `time.time`; of longer names nothing is asked."""
-    found = []
-    for node in ast.walk(ast.parse(path.read_text())):
+def contents(path: Path) -> Contents:
+    """Parsed once for all that is asked."""
+    tree = ast.parse(path.read_text())
+    found = Contents(ast.get_docstring(tree), [], [], set())
+    for node in ast.walk(tree):
         match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                found.functions.append((node.name, (node.end_lineno or node.lineno) - node.lineno + 1))
             case ast.Call(func=ast.Name(id=name)):
-                found.append((node.lineno, name))
+                found.calls.append((node.lineno, name))
             case ast.Call(func=ast.Attribute(value=ast.Name(id=owner), attr=name)):
-                found.append((node.lineno, f"{owner}.{name}"))
+                found.calls.append((node.lineno, f"{owner}.{name}"))
+            case ast.Import():
+                found.imported.update(alias.name for alias in node.names)
+            case ast.ImportFrom(module=str(module)):
+                found.imported.update((module, *(f"{module}.{alias.name}" for alias in node.names)))
     return found
 
 
@@ -70,14 +82,13 @@ def calls(path: Path) -> list[tuple[int, str]]:
 def test_a_file_and_its_functions_are_short(path: Path) -> None:
     lines = len(path.read_text().splitlines())
     assert lines <= FILE_LINES_MAX, f"{lines} lines; split it by concept"
-    for node in functions(path):
-        length = (node.end_lineno or node.lineno) - node.lineno + 1
-        assert length <= FUNCTION_LINES_MAX, f"{node.name} has {length} lines"
+    for name, length in contents(path).functions:
+        assert length <= FUNCTION_LINES_MAX, f"{name} has {length} lines"
 
 
 @pytest.mark.parametrize("path", [path for path in PYTHON if path.read_text().strip()], ids=name_of)
 def test_a_module_says_what_it_is_for(path: Path) -> None:
-    assert ast.get_docstring(ast.parse(path.read_text())), "a module opens with its purpose"
+    assert contents(path).docstring, "a module opens with its purpose"
 
 
 def test_no_drawers() -> None:
@@ -87,13 +98,13 @@ def test_no_drawers() -> None:
 
 @pytest.mark.parametrize("path", SOURCE, ids=name_of)
 def test_time_and_chance_are_arguments(path: Path) -> None:
-    for line, called in calls(path):
+    for line, called in contents(path).calls:
         assert called not in BANNED_CALLS, f"line {line}: {called}: {BANNED_CALLS[called]}"
 
 
 @pytest.mark.parametrize("path", SOURCE, ids=name_of)
 def test_nothing_prints_or_is_left_to_do(path: Path) -> None:
-    for line, called in calls(path):
+    for line, called in contents(path).calls:
         assert called != "print", f"line {line} prints"
     assert not re.search(r"\b(TODO|FIXME|XXX|HACK)\b", path.read_text()), "an issue keeps it better"
 
@@ -103,19 +114,9 @@ def test_every_module_is_used() -> None:
     by_key = {f"millpond.api.kafka.handlers.{api.module}" for api in SERVED.values()}
     by_key |= {f"millpond.api.cluster.handlers.{api.module}" for api in CLUSTER_APIS.values()}
     doors = by_key | {"millpond.cli.__main__", "millpond.pipeline.daemon", "millpond.testing.pytest_plugin"}
-    imported = {
-        name for path in PYTHON for node in ast.walk(ast.parse(path.read_text())) for name in imported_modules(node)
-    }
+    imported = {name for path in PYTHON for name in contents(path).imported}
     modules = {module_of(path) for path in SOURCE if path.name != "__init__.py"}
     assert modules - imported - doors == set()
-
-
-def imported_modules(node: ast.AST) -> list[str]:
-    if isinstance(node, ast.Import):
-        return [alias.name for alias in node.names]
-    if isinstance(node, ast.ImportFrom) and node.module:
-        return [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-    return []
 
 
 def module_of(path: Path) -> str:
