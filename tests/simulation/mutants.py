@@ -13,7 +13,7 @@ import pytest
 from millpond.model.errors import DiskFailed
 from millpond.model.ids import Offset
 from millpond.model.ports import File, Filesystem
-from millpond.storage import checkpoints, forgetting, index, log, recovery, rounds, scan, segment
+from millpond.storage import checkpoints, forgetting, index, log, recovery, rounds, scan, segment, truncating
 from millpond.storage.commit import Ended, GroupCommit
 from millpond.storage.index import SparseIndex
 from millpond.storage.log import Appended, Log
@@ -103,7 +103,7 @@ def rename_without_syncing_the_directory(patch: pytest.MonkeyPatch) -> None:
         original(_WithoutDirectorySync(filesystem), directory, name, content)
 
     original = checkpoints.write_document
-    for module in (log, recovery):
+    for module in (log, recovery, truncating):
         patch.setattr(module, "write_document", write_document)
 
 
@@ -120,7 +120,7 @@ def rename_without_syncing_the_file(patch: pytest.MonkeyPatch) -> None:
         filesystem.sync_directory(directory)
 
     original = checkpoints.write_document
-    for module in (log, recovery):
+    for module in (log, recovery, truncating):
         patch.setattr(module, "write_document", write_document)
 
 
