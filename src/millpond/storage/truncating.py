@@ -38,9 +38,10 @@ class CutBack(Protocol):
 
 
 def cut_back(log: CutBack, end: Offset) -> None:
-    """After an OSError half of it may be done; the next open finds out which half."""
+    """After an OSError half of it may be done; the next open finds out which half. After LogCorrupted nothing is."""
     dropped = log.segments.from_on(end)
     last = log.segments.holding(end if not dropped else Offset(dropped[0].base_offset - 1))
+    place = last.place_to_cut(end)
     log.truncations += 1
     log.write_checkpoint(
         recovery_point=min(log.checkpoint.recovery_point, last.base_offset),
@@ -51,7 +52,7 @@ def cut_back(log: CutBack, end: Offset) -> None:
     for segment in reversed(dropped):
         segment.close()
         segment.remove_files()
-    last.truncate(end)
+    last.truncate(*place)
     last.unseal()
     log.segments.remove(dropped)
     log.rolled = [each for each in log.rolled if each.segment in log.segments and each.segment is not last]
