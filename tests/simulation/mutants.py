@@ -5,19 +5,21 @@ easily forgotten and that works on every day without a power cut.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from millpond.model.errors import DiskFailed
 from millpond.model.ids import Offset
-from millpond.model.ports import Filesystem
-from millpond.storage import checkpoints, forgetting, index, log, recovery, rounds, scan, segment
+from millpond.model.ports import File, Filesystem
+from millpond.storage import checkpoints, forgetting, index, log, recovery, rounds, scan, segment, truncating
 from millpond.storage.commit import Ended, GroupCommit
 from millpond.storage.index import SparseIndex
 from millpond.storage.log import Appended, Log
 from millpond.storage.names import UNFINISHED
 from millpond.storage.segment import Segment
+from millpond.testing.disk import SimFile
 
 Mutant = Callable[[pytest.MonkeyPatch], None]
 
@@ -101,7 +103,7 @@ def rename_without_syncing_the_directory(patch: pytest.MonkeyPatch) -> None:
         original(_WithoutDirectorySync(filesystem), directory, name, content)
 
     original = checkpoints.write_document
-    for module in (log, recovery):
+    for module in (log, recovery, truncating):
         patch.setattr(module, "write_document", write_document)
 
 
@@ -118,7 +120,7 @@ def rename_without_syncing_the_file(patch: pytest.MonkeyPatch) -> None:
         filesystem.sync_directory(directory)
 
     original = checkpoints.write_document
-    for module in (log, recovery):
+    for module in (log, recovery, truncating):
         patch.setattr(module, "write_document", write_document)
 
 
@@ -187,6 +189,70 @@ def remove_before_the_start_is_durable(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(forgetting, "move_start", move_start)
 
 
+def take_every_zero_at_the_end_for_blank(patch: pytest.MonkeyPatch) -> None:
+    """Recovery looks for what is blank from behind. But most batches end in a zero, too."""
+
+    def content(self: Segment) -> memoryview:
+        found = original(self)
+        return found[: len(bytes(found).rstrip(b"\0"))]
+
+    original = Segment.content
+    patch.setattr(Segment, "content", content)
+
+
+def seal_without_giving_back_what_is_blank(patch: pytest.MonkeyPatch) -> None:
+    """It does so only where the log is closed."""
+
+    def roll(self: Log) -> None:
+        with pytest.MonkeyPatch.context() as meanwhile:
+            meanwhile.setattr(Segment, "give_back", lambda self: None)
+            original(self)
+
+    original = Log._roll
+    patch.setattr(Log, "_roll", roll)
+
+
+def write_blank_ahead_in_the_thread(patch: pytest.MonkeyPatch) -> None:
+    """So that no append pays for it: behind what had been written when the round began, whatever came since."""
+
+    def init(self: Any, log: Any, rolled: Any, active: Segment, *others: Any, **named: Any) -> None:  # noqa: ANN401
+        original_init(self, log, rolled, active, *others, **named)
+        self.active, self.size_then = active, active.size
+
+    def run(self: Any) -> None:  # noqa: ANN401 - a private class
+        original_run(self)
+        if self.size_then >= self.active._ahead and not self.active.is_sealed:
+            self.active._ahead = 2 * self.size_then
+            with suppress(OSError):
+                self._files[-1].write(self.size_then, (bytes(self.size_then),))
+
+    original_init, original_run = rounds.SyncRound.__init__, rounds.SyncRound.run
+    patch.setattr(rounds.SyncRound, "__init__", init)
+    patch.setattr(rounds.SyncRound, "run", run)
+    patch.setattr(Segment, "_reach_ahead", lambda self, file, batch_bytes: None)
+
+
+def sync_what_fills_a_blank_without_its_size(patch: pytest.MonkeyPatch) -> None:
+    """Bytes that replace zeros need no other size on disk. But the last batch may reach beyond the zeros."""
+
+    def reach_ahead(self: Segment, file: File, batch_bytes: int) -> None:
+        original_reach(self, file, batch_bytes)
+        blank_to[file] = self._ahead
+
+    def sync(self: SimFile) -> None:
+        original_sync(self)
+        durable = self._contents.durable
+        beyond = bytes(durable[blank_to.get(self, len(durable)) :])
+        if beyond:
+            del durable[-len(beyond) :]
+            self._contents.pending.insert(0, (len(durable), beyond))
+
+    blank_to: dict[File, int] = {}
+    original_reach, original_sync = Segment._reach_ahead, SimFile.sync
+    patch.setattr(Segment, "_reach_ahead", reach_ahead)
+    patch.setattr(SimFile, "sync", sync)
+
+
 MUTANTS: tuple[Mutant, ...] = (
     acknowledge_before_the_sync,
     acknowledge_what_came_during_the_sync,
@@ -201,4 +267,8 @@ MUTANTS: tuple[Mutant, ...] = (
     skip_the_checksum_in_recovery,
     note_the_checkpoint_before_the_sync,
     remove_before_the_start_is_durable,
+    take_every_zero_at_the_end_for_blank,
+    seal_without_giving_back_what_is_blank,
+    write_blank_ahead_in_the_thread,
+    sync_what_fills_a_blank_without_its_size,
 )

@@ -1,13 +1,15 @@
 """What is blank ahead of a log: there while it grows, gone when it is sealed or closed, never taken for anything."""
 
 import random
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from millpond.model.errors import DiskFull
-from millpond.model.ids import Offset
+from millpond.model.errors import DiskFull, LogCorrupted
+from millpond.model.ids import Offset, TimestampMs
 from millpond.storage.filesystem import OsFilesystem
+from millpond.storage.log import Log
 from millpond.storage.settings import LogSettings
 from millpond.testing.disk import PowerCut, SimDisk
 from tests.storage.models import (
@@ -17,9 +19,11 @@ from tests.storage.models import (
     contents_after,
     disk_with,
     facts_of,
+    headers_in,
     read_all,
 )
 
+CHECKPOINT = f"{DIRECTORY}/checkpoint"
 FIRST_INDEX = f"{DIRECTORY}/{0:020d}.index"
 FIRST_LOG = f"{DIRECTORY}/{0:020d}.log"
 LARGE = LogSettings(segment_bytes=1 << 20, retention_ms=None)
@@ -149,3 +153,78 @@ def test_whenever_the_power_goes_while_a_log_grows_and_rolls_what_was_kept_is_th
             assert process.keep(BATCH)[0].base_offset == log.next_offset - 1
         cut_at += 1
     assert cut_at > 50
+
+
+def test_a_sealed_segment_that_was_not_cut_yet_ends_where_its_blank_begins() -> None:
+    """As a power cut leaves one in which a log rolled twice between two syncs, where its checkpoint is lost as well."""
+    contents = contents_after([BATCH] * 40, SMALL, orderly=False)
+    del contents[CHECKPOINT], contents[FIRST_INDEX]
+    size = len(contents[FIRST_LOG])
+    contents[FIRST_LOG] += bytes(500)
+    disk = disk_with(contents)
+    with Process(disk, SMALL) as process:
+        log = process.log
+        assert log.report.damages == []
+        assert (facts_of(log)[0].size, disk.size(FIRST_LOG)) == (size, size)
+        assert log.first_since(TimestampMs(1)) == (0, 1)
+        assert log.first_since(TimestampMs(2)) is None
+        assert len(read_all(log)) == 40 * len(BATCH)
+        process.run(log.truncate(facts_of(log)[0].next_offset))
+        assert len(read_all(log)) == size
+    disk.crash("lose")
+    with Process(disk, SMALL) as process:
+        assert (process.log.report.damages, len(read_all(process.log))) == ([], size)
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_a_sealed_segment_that_is_blank_where_batches_were_is_reported(number: int) -> None:
+    contents = contents_after([BATCH] * 50, SMALL, orderly=False)
+    del contents[CHECKPOINT]
+    first = 12 * number
+    path = f"{DIRECTORY}/{first:020d}.log"
+    del contents[path.replace(".log", ".index")]
+    at = 9 * len(BATCH)
+    contents[path] = contents[path][:at] + bytes(len(contents[path]) - at + 500)
+    with Process(disk_with(contents), SMALL) as process:
+        log = process.log
+        assert [damage[:3] for damage in log.report.damages] == [(path, at, first + 9)]
+        assert len(read_all(log, start=first + 12)) == (50 - first - 12) * len(BATCH)
+        for offset in range(first + 9, first + 12):
+            with pytest.raises(LogCorrupted):
+                log.read(Offset(offset), bytes_max=1)
+        assert process.keep(BATCH)[0].base_offset == 50
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_whenever_the_power_goes_and_the_checkpoint_with_it_what_was_kept_is_found(seed: int) -> None:
+    """Behind that a sealed segment may lack something: it says so. Where it lacks nothing, it is like any other."""
+    for cut_at in range(1, 90):
+        disk = SimDisk(random.Random(f"{seed} {cut_at}"))
+        process = Process(disk, SMALL, seed=cut_at)
+        kept = process.keep(*[BATCH] * 30)[-1].last_offset + 1
+        disk.cut_power_at(cut_at)
+        with suppress(PowerCut):
+            while True:
+                kept = process.keep(*[BATCH] * 30)[-1].last_offset + 1
+        process.kill()
+        disk.crash()
+        disk.remove(CHECKPOINT)
+        with Process(disk, SMALL) as process:
+            readable = readable_offsets(process.log)
+            assert readable[:kept] == list(range(kept))
+        disk.crash("lose")
+        with Process(disk, SMALL) as process:
+            assert readable_offsets(process.log) == readable
+            for end in sorted((each.base_offset for each in facts_of(process.log)), reverse=True):
+                if readable[:end] == list(range(end)):
+                    process.run(process.log.truncate(end))
+                    assert readable_offsets(process.log) == readable[:end]
+
+
+def readable_offsets(log: Log) -> list[Offset]:
+    """One batch for each."""
+    found = []
+    for offset in range(log.next_offset):
+        with suppress(LogCorrupted):
+            found += [header.base_offset for header in headers_in(bytes(log.read(Offset(offset), bytes_max=1).data))]
+    return found

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from millpond.model.errors import DiskFull, LogCorrupted
-from millpond.model.ids import Offset, TimestampMs
+from millpond.model.ids import LeaderEpoch, Offset, TimestampMs
 from millpond.protocol.records import Codec, NewRecord
 from millpond.storage.filesystem import OsFilesystem
 from millpond.storage.log import Log
@@ -379,3 +379,20 @@ def test_an_index_from_before_a_truncation_does_not_mislead_when_the_segment_reg
             assert len(names_on(disk, ".log")) == len(facts_of(process.log))
         cut_at += 1
     assert cut_at > 20
+
+
+def test_what_was_never_synced_is_synced_once_it_is_served_though_the_checkpoint_was_lost() -> None:
+    """Killed with three segments unsynced: recovery finds them, and nothing tells it that they are not on disk yet."""
+    disk = SimDisk(random.Random(1))
+    process = Process(disk, SEGMENT)
+    process.keep(batch_with(b"v"))
+    process.call(lambda: [process.log.append(batch_with(b"v" * 1000), leader_epoch=LeaderEpoch(0)) for _ in range(6)])
+    process.kill()
+    disk.end_process()
+    disk.remove(f"{DIRECTORY}/checkpoint")
+    with Process(disk, SEGMENT) as process:
+        assert process.log.report.damages == []
+        data = read_all(process.log)
+    disk.crash("lose")
+    with Process(disk, SEGMENT) as process:
+        assert (process.log.report.damages, read_all(process.log)) == ([], data)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millpond.model.errors import OffsetOutOfRange, Truncated
+from millpond.model.errors import LogCorrupted, OffsetOutOfRange, Truncated
 from millpond.model.ids import LeaderEpoch, Offset, TimestampMs
 from millpond.storage.settings import Flush, LogSettings
 from millpond.testing.disk import SimDisk
@@ -348,4 +348,46 @@ async def test_a_start_moved_into_what_was_not_synced_is_not_behind_the_end_afte
     assert log.start_offset <= log.durable_offset <= log.next_offset
     append(log, b"new")
     assert values_of(log)[-1] == b"new"
+    log.abandon()
+
+
+SPARSE = LogSettings(segment_bytes=1024, index_interval_bytes=4096, retention_ms=None)
+"""So that a cut has to find its way from a segment's start."""
+
+
+@simulated
+async def test_a_log_in_which_damage_hides_the_place_to_cut_stays_as_it_is(disk: SimDisk) -> None:
+    log = open_log(disk, SPARSE)
+    batches = [append(log, b"v" * 200) for _ in range(10)]
+    await log.flush()
+    assert len(facts_of(log)) > 2
+    damaged_at = facts_of(log)[0].size // facts_of(log)[0].next_offset
+    disk.rot(f"orders-0/{0:020d}.log", position=damaged_at + 7)
+    before = files_of(disk)
+    with pytest.raises(LogCorrupted):
+        await log.truncate(Offset(3))
+    assert files_of(disk) == before
+    assert append(log, b"w").base_offset == len(batches)
+    for offset in (0, 3, 9, 10):
+        assert log.read(Offset(offset), bytes_max=1).next_offset == offset + 1
+    await log.close()
+
+
+@simulated
+async def test_damage_before_a_cut_stays_what_it_is(disk: SimDisk) -> None:
+    log = open_log(disk, SPARSE)
+    for _ in range(10):
+        append(log, b"v" * 200)
+    await log.flush()
+    damaged_at = facts_of(log)[0].size // facts_of(log)[0].next_offset
+    disk.rot(f"orders-0/{0:020d}.log", position=damaged_at + 100)
+    await log.truncate(Offset(3))
+    assert append(log, b"w").base_offset == 3
+    with pytest.raises(LogCorrupted):
+        log.read(Offset(1), bytes_max=1)
+    for offset in (0, 2, 3):
+        assert log.read(Offset(offset), bytes_max=1).next_offset == offset + 1
+    await log.close()
+    log = open_log(disk, SPARSE)
+    assert log.next_offset == 4
     log.abandon()

@@ -45,7 +45,8 @@ from millpond.storage.retention import SegmentFacts, expired_segments
 from millpond.storage.rounds import Growing, Rolled, SyncRound
 from millpond.storage.segment import Slice
 from millpond.storage.settings import Flush, LogSettings
-from millpond.storage.snapshots import remove_old_snapshots, remove_snapshots_beyond, restore_producers, write_snapshot
+from millpond.storage.snapshots import remove_old_snapshots, write_snapshot
+from millpond.storage.truncating import cut_back
 
 _OFFSETS_PER_SEGMENT_MAX = 2**31 - 1
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -415,48 +416,15 @@ class Log:
                 raise OffsetOutOfRange(f"offset {end} is before the start of {self.name}, {self.start_offset}")
             if end < self.next_offset:
                 try:
-                    self._truncate(end)
+                    cut_back(self, end)
                 except OSError as error:
-                    # Half of it may be done, so nobody may read on; the next open finds out which half.
+                    # Half of it may be done, so nobody may read on.
                     failure = self.refuse(error)
                     self.abandon()
                     self._refusal = failure  # health tells of it, and nobody goes on asking
                     raise failure from error
-
-    def _truncate(self, end: Offset) -> None:
-        # Each step leaves something that recovery cuts to the same place, or to where it was before.
-        dropped = self.segments.from_on(end)
-        last = self.segments.holding(end if not dropped else Offset(dropped[0].base_offset - 1))
-        self.truncations += 1
-        self.write_checkpoint(
-            recovery_point=min(self.checkpoint.recovery_point, last.base_offset),
-            cleaned_to=min(self.checkpoint.cleaned_to, last.base_offset),
-        )
-        self.epochs.adopt(self.epochs.truncate(end))
-        write_document(self.filesystem, self.directory, LEADER_EPOCHS, self.epochs.pairs())
-        for segment in reversed(dropped):
-            segment.close()
-            segment.remove_files()
-        last.truncate(end)
-        last.unseal()
-        self.segments.remove(dropped)
-        self.rolled = [each for each in self.rolled if each.segment in self.segments and each.segment is not last]
-        self.next_offset = last.next_offset
-        self.durable_offset = min(self.durable_offset, self.next_offset)
-        self._active_since_ms = None
-        self._checkpoint_at = last.size + self.settings.checkpoint_bytes
-        if self.next_offset < self.start_offset:  # the batch that held the start is gone
-            self.write_checkpoint(start_offset=self.next_offset)
-            self.start_offset = self.next_offset
-        remove_snapshots_beyond(self.filesystem, self.directory, self.next_offset)
-        self.producers, _ = restore_producers(
-            self.filesystem,
-            self.directory,
-            self.segments,
-            first=self.segments.first_offset,
-            before=self.next_offset,
-        )
-        self.filesystem.sync_directory(self.directory)
+                self._active_since_ms = None
+                self._checkpoint_at = self.segments.active.size + self.settings.checkpoint_bytes
 
     async def delete_before(self, offset: Offset) -> None:
         """Forgets every record before `offset`; durable when it returns. Files go when nothing in them is left."""

@@ -74,12 +74,14 @@ class Checkpoint:
         return {name: getattr(self, name) for name in self.__slots__}
 
     @classmethod
-    def read(cls, filesystem: Filesystem, directory: str, bases: list[Offset]) -> "Checkpoint":
+    def read(cls, filesystem: Filesystem, directory: str) -> "Checkpoint | None":
         content = read_document(filesystem, directory, CHECKPOINT)
-        if content is None:
-            # Lost, so be careful: what was sealed is taken as synced, so that no damage in it is mistaken for a tail.
-            return cls(recovery_point=bases[-1], start_offset=bases[0], cleaned_to=bases[0])
-        return cls(**content)
+        return None if content is None else cls(**content)
+
+    @classmethod
+    def guessed(cls, bases: list[Offset]) -> "Checkpoint":
+        """Careful: what was sealed is taken as synced, so that no damage in it is mistaken for a tail."""
+        return cls(recovery_point=bases[-1], start_offset=bases[0], cleaned_to=bases[0])
 
 
 def recover(filesystem: Filesystem, directory: str, settings: LogSettings) -> "Recovery":
@@ -128,6 +130,8 @@ class Recovery:
         self.producers = ProducerStates()
         self._producers_since = Offset(0)
         self.checkpoint = Checkpoint(Offset(0), Offset(0), Offset(0))
+        self._is_guess = False
+        """Whether the checkpoint was lost, so that segments may be less synced than it says."""
         self._found: list[Segment] = []
         """Segments as the directory has them, before anything was checked."""
 
@@ -137,7 +141,8 @@ class Recovery:
         if not bases:
             self._begin_empty()
             return
-        self.checkpoint = Checkpoint.read(self._filesystem, self._directory, bases)
+        checkpoint = Checkpoint.read(self._filesystem, self._directory)
+        self.checkpoint, self._is_guess = checkpoint or Checkpoint.guessed(bases), checkpoint is None
         history = read_document(self._filesystem, self._directory, LEADER_EPOCHS)
         if history is not None:
             self.epochs.adopt(LeaderEpochs([(LeaderEpoch(epoch), Offset(start)) for epoch, start in history]))
@@ -162,10 +167,10 @@ class Recovery:
     def _begin_empty(self) -> None:
         """Every log has its documents and one segment, on disk, before anything is appended."""
         self.report.clean = True
-        content = read_document(self._filesystem, self._directory, CHECKPOINT)
-        if content is not None:
+        checkpoint = Checkpoint.read(self._filesystem, self._directory)
+        if checkpoint is not None:
             # Of a log that was being removed, as `begin_at` does: what it knew to be on disk, or compacted, is gone.
-            start = Checkpoint(**content).start_offset
+            start = checkpoint.start_offset
             self.checkpoint = Checkpoint(recovery_point=start, start_offset=start, cleaned_to=start)
         self.checkpoint.write(self._filesystem, self._directory)
         write_document(self._filesystem, self._directory, LEADER_EPOCHS, [])
@@ -250,8 +255,18 @@ class Recovery:
                     self._remove([segment])  # the one before holds all that is left of it
                     continue
                 self._report_missing_between(before, segment)
+            self._settle(segment)
             segment.next_offset = max(segment.next_offset, segment.index.next_offset)
             self.segments.append(segment)
+
+    def _settle(self, segment: Segment) -> None:
+        """One that no round has synced since it was sealed may have something blank behind it still.
+
+        Where the next segment does not go on from its last batch, it stays as it is: what is blank there was written.
+        """
+        index = segment.index
+        if (self._is_guess or index.log_bytes < segment.size) and index.next_offset >= segment.next_offset:
+            segment.end_at(index, doubtful_from=index.log_bytes)
 
     def _report_missing_between(self, before: Segment, segment: Segment) -> None:
         """Unless nobody wants it any more: files before the start offset go in any order."""
@@ -260,7 +275,8 @@ class Recovery:
 
     def _report_missing(self, segment: Segment) -> None:
         reason = "the batches that followed are missing"
-        self.report.damages.append(Damage(segment.path, segment.size, segment.index.next_offset, reason))
+        index = segment.index
+        self.report.damages.append(Damage(segment.path, index.log_bytes, index.next_offset, reason))
 
     def _scan_tail(self, found: list[Segment]) -> None:
         """Checks every batch; the first that is not whole, at or behind the recovery point, ends the log."""
@@ -274,9 +290,8 @@ class Recovery:
                 if segment.base_offset > before.next_offset >= point:
                     self._remove(found[number:])  # what led here was never synced, so neither was this
                     break
-                if segment.base_offset > before.next_offset:
-                    self._report_missing_between(before, segment)
-                    before.next_offset = segment.base_offset
+                self._report_missing_between(before, segment)
+                before.next_offset = segment.base_offset
             is_whole = self._scan(segment)
             self.segments.append(segment)
             if not is_whole:

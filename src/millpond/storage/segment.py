@@ -263,11 +263,10 @@ class Segment:
 
     # Cutting
 
-    def truncate(self, end: Offset) -> None:
-        """Cuts so that no batch with an offset of `end` or above remains. The file is synced, names are not.
+    def place_to_cut(self, end: Offset) -> tuple[Offset, int]:
+        """Where the last batch ends that has no offset of `end` or above: the next offset, and the position.
 
-        Views handed out earlier stay readable: a file that was mapped is replaced by a copy of its front instead of
-        being cut, since reading a map beyond the end of its file kills the process.
+        LogCorrupted where damage hides it.
         """
         offset, position = self.index.position_at_or_before(end)
         while position < self.size:
@@ -278,6 +277,14 @@ class Segment:
             if base + delta >= end:
                 break
             offset, position = Offset(base + delta + 1), position + length + LENGTH_END
+        return offset, position
+
+    def truncate(self, offset: Offset, position: int) -> None:
+        """Cuts at a place that `place_to_cut` found. The file is synced, names are not.
+
+        Views handed out earlier stay readable: a file that was mapped is replaced by a copy of its front instead of
+        being cut, since reading a map beyond the end of its file kills the process.
+        """
         self.remove_index_file()
         if len(self._map):
             self._replace_by_front(position)
@@ -322,8 +329,10 @@ class Segment:
         index.make_writable()
         index.rewind(self.size)
         content = memoryview(self.file.read(index.log_bytes, self.size - index.log_bytes))
-        scan_segment(content, index, origin=index.log_bytes, epochs=None, index_interval=self._index_interval)
-        assert (index.log_bytes, index.next_offset) == (self.size, self.next_offset)
+        fault = scan_segment(content, index, origin=index.log_bytes, epochs=None, index_interval=self._index_interval)
+        assert fault is not None or (index.log_bytes, index.next_offset) == (self.size, self.next_offset)
+        # From damage it is less than an index interval to the end; reads walk over it.
+        index.log_bytes, index.next_offset = self.size, self.next_offset
 
     # Reading
 
