@@ -10,6 +10,7 @@ import typer
 from typer import Argument, Option
 
 from millpond.cli.completions import group_names
+from millpond.cli.confirming import Yes, confirm
 from millpond.cli.options import HERE, Bootstrap, DryRun, Output, Sets, Shown, Timeout, Unsets, changes, examples
 from millpond.cli.showing import Section, show
 
@@ -141,9 +142,16 @@ def reset(
     )
 
 
-@groups.command(epilog=examples("millpond groups delete kitchen"))
-def delete(name: Name, bootstrap: Bootstrap = HERE, timeout: Timeout = 10.0, output: Shown = Output.TABLE) -> None:
+@groups.command(epilog=examples("millpond groups delete kitchen", "millpond groups delete kitchen --yes"))
+def delete(
+    name: Name,
+    yes: Yes = False,
+    bootstrap: Bootstrap = HERE,
+    timeout: Timeout = 10.0,
+    output: Shown = Output.TABLE,
+) -> None:
     """Delete a group and its offsets, while nobody is in it."""
+    confirm(f"Delete group {name} and its offsets?", yes)
     from millpond.cli.session import talk  # noqa: PLC0415
 
     talk(bootstrap, timeout, lambda admin: admin.delete_group(name))
