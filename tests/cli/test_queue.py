@@ -86,7 +86,11 @@ def test_what_is_given_back_dies_in_the_end_and_is_redriven(millpond: Command, b
         (("send", "bounds", "--value", "a", "--file", "b"), 2, "leave one of them out"),
         (("send", "bounds", "--file", "not-there.txt"), 2, "name a file that is there"),
         (("ack", "bounds", "-g", "g", "nonsense"), 5, "the receipt was refused: it is 'nonsense'"),
-        (("send", "bounds", "x", "--priority", "urgent"), 2, "--priority is 'urgent'; allowed is high, normal or low, or"),
+        (
+            ("send", "bounds", "x", "--priority", "urgent"),
+            2,
+            "--priority is 'urgent'; allowed is high, normal or low, or",
+        ),
         (("send", "bounds", "x", "--priority", "12"), 2, "--priority is '12'; allowed is high, normal or low, or"),
         (("send", "bounds", "x", "--priority", "²"), 2, "write for instance --priority high"),
         (("stats", "bounds", "-g", "g", "--http", "127.0.0.1:1"), 4, "no HTTP door answers"),
