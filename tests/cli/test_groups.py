@@ -29,8 +29,9 @@ def test_a_group_is_listed_described_moved_and_deleted(millpond: Command, broker
     with Consumer(broker.bootstrap, topics=["orders"], group="kitchen", client_id="cook") as consumer:
         assert len(consumer.poll(4, timeout=30)) == 4
         consumer.commit()
-        assert {"group": "kitchen", "state": "Stable"} in millpond.document("groups", "list")["groups"]
-        assert {"group": "kitchen", "state": "Stable"} in read_table(millpond.ok("groups", "list"))
+        listed = {"group": "kitchen", "state": "Stable", "protocol": "consumer"}
+        assert listed in millpond.document("groups", "list")["groups"]
+        assert listed in read_table(millpond.ok("groups", "list"))
         found = millpond.document("groups", "describe", "kitchen")
         assert (found["state"], found["protocol"]) == ("Stable", "consumer")
         assert [(each["client_id"], each["assigned"]) for each in found["members"]] == [("cook", ["orders-0"])]

@@ -24,12 +24,12 @@ LAG_COLUMNS = ("topic", "partition", "committed", "end", "lag", "lag_seconds")
 
 @groups.command(name="list", epilog=examples("millpond groups list", "millpond groups list --output json"))
 def list_groups(bootstrap: Bootstrap = HERE, timeout: Timeout = 10.0, output: Shown = Output.TABLE) -> None:
-    """All groups and their states."""
+    """All groups, what they are and their states; a share group is one of a queue."""
     from millpond.cli.session import talk  # noqa: PLC0415
 
     found = talk(bootstrap, timeout, lambda admin: admin.groups())
-    rows = [{"group": group, "state": state} for group, state in found.items()]
-    show({"groups": rows}, output, Section(rows, ("group", "state")) if rows else "there are no groups")
+    rows = [{"group": each.group, "protocol": each.protocol, "state": each.state} for each in found.values()]
+    show({"groups": rows}, output, Section(rows, ("group", "protocol", "state")) if rows else "there are no groups")
 
 
 @groups.command(epilog=examples("millpond groups describe kitchen", "millpond groups describe kitchen --output yaml"))

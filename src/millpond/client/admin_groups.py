@@ -59,6 +59,14 @@ class MemberInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupListing:
+    group: str
+    state: str
+    protocol: str
+    """consumer, share or classic."""
+
+
+@dataclass(frozen=True, slots=True)
 class GroupDescription:
     group: str
     state: str
@@ -99,14 +107,18 @@ class Groups:
         if code:
             raise refusal(code, reason, of=f"group {group}")
 
-    async def listed(self) -> dict[str, str]:
+    async def listed(self) -> dict[str, GroupListing]:
         await self._cluster.refresh()
-        found: dict[str, str] = {}
+        found: dict[str, GroupListing] = {}
         for node in list(self._cluster.view.brokers):
             answer = await self._cluster.ask(ListGroupsRequest(), ListGroupsResponse, node=node)
             if answer.error_code:
                 raise refusal(answer.error_code, None, of=f"groups of broker {node}")
-            found.update((each.group_id, each.group_state) for each in answer.groups)
+            for each in answer.groups:
+                # A broker that is too old to tell knows one kind only.
+                found[each.group_id] = GroupListing(
+                    each.group_id, each.group_state, each.group_type.lower() or "classic"
+                )
         return dict(sorted(found.items()))
 
     async def describe(self, group: str) -> GroupDescription:
@@ -182,6 +194,9 @@ class Groups:
         )
 
     async def offsets(self, group: str) -> dict[TopicPartition, Offset]:
+        return await self._committed(group) or await self._share_offsets(group)
+
+    async def _committed(self, group: str) -> dict[TopicPartition, Offset]:
         asked = OffsetFetchRequestGroup(group_id=group, topics=None)
         request = OffsetFetchRequest(group_id=group, topics=None, groups=[asked])
         answer = await self._ask(group, request, OffsetFetchResponse)
@@ -212,7 +227,7 @@ class Groups:
         }
 
     async def lag(self, group: str) -> list[PartitionLag]:
-        committed = await self.offsets(group) or await self._share_offsets(group)
+        committed = await self.offsets(group)
         if not committed:
             await self.describe(group)  # raises where there is no such group
             return []
@@ -240,7 +255,7 @@ class Groups:
         return wanted
 
     async def _wanted(self, group: str, to: Target, topics: Collection[str] | None) -> dict[TopicPartition, Offset]:
-        committed = await self.offsets(group) or await self._share_offsets(group)
+        committed = await self.offsets(group)
         if topics is None:
             places = list(committed)
         else:

@@ -37,7 +37,7 @@ def test_a_group_is_listed_described_measured_moved_and_deleted(broker: InProces
     assert (lag.messages, part.committed_offset, part.end_offset, part.messages) == (6, 4, 10, 6)
     assert lag.seconds == part.seconds >= 5
     listed = door.groups.ListGroups(wire.ListGroupsRequest(), timeout=SECONDS_MAX).groups
-    assert wire.GroupSummary(group="desk", state="Empty") in listed
+    assert wire.GroupSummary(group="desk", state="Empty", protocol="consumer") in listed
     assert reset(door, shift=-1, dry_run=True) == [("letters", 0, 3)]
     assert reset(door, latest=True) == [("letters", 0, 10)]
     offsets = messages_pb2.Commit(offsets=[messages_pb2.Committed(topic="letters", partition=0, offset=7)])

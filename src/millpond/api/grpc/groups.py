@@ -20,7 +20,9 @@ class Groups(GroupsServicer):
     ) -> wire.ListGroupsResponse:
         async with self._calls.answering(context):
             found = await self._calls.neighbours.ask_groups(lambda groups: groups.listed())
-            summaries = [wire.GroupSummary(group=name, state=state) for name, state in sorted(found.items())]
+            summaries = [
+                wire.GroupSummary(group=each.group, state=each.state, protocol=each.protocol) for each in found.values()
+            ]
             return wire.ListGroupsResponse(groups=summaries)
 
     async def DescribeGroup(self, request: wire.DescribeGroupRequest, context: Context) -> wire.Group:  # noqa: N802

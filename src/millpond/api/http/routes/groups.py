@@ -24,6 +24,8 @@ LOOK_UPS_MAX: Final = 1_000
 
 class GroupSummary(Struct):
     group: str
+    protocol: str
+    """consumer or classic; share, where it is a queue's."""
     state: str
 
 
@@ -104,7 +106,7 @@ class GroupSettings(Struct):
 
 async def list_groups(call: Call) -> GroupList:
     found = await call.services.neighbours.ask_groups(lambda groups: groups.listed())
-    return GroupList([GroupSummary(*each) for each in sorted(found.items())])
+    return GroupList([GroupSummary(each.group, each.protocol, each.state) for each in found.values()])
 
 
 async def describe(call: Call) -> GroupInfo:
@@ -213,7 +215,7 @@ _ALL, _ONE = "/api/v1/groups", "/api/v1/groups/{group}"
 _BLAMES: Final[Blames] = {GroupNotFound: "group", GroupNotEmpty: "group", InvalidSetting: "configs"}
 
 ROUTES = (
-    Route(method="GET", path=_ALL, summary="List consumer groups", handler=list_groups, answer=GroupList),
+    Route(method="GET", path=_ALL, summary="List groups, those of queues too", handler=list_groups, answer=GroupList),
     Route(
         method="GET",
         path=_ONE,
