@@ -62,6 +62,26 @@ def test_lag_is_in_messages_and_in_seconds(millpond: Command, broker: InProcessB
     assert read_table(millpond.ok("groups", "lag", "readers")) == as_shown(found["partitions"], *LAG)
 
 
+def test_a_partition_without_a_committed_offset_has_no_lag_and_is_shown(
+    millpond: Command, broker: InProcessBroker
+) -> None:
+    """As Kafka's own tool does: where a member will begin, only it knows."""
+    broker.create_topic("begun", partitions=2)
+    fill(millpond, "begun", 3)
+    with Consumer(broker.bootstrap, topics=["begun"], group="beginners") as consumer:
+        while len(consumer.assignment) < 2:
+            consumer.poll(1, timeout=0.1)
+        found = millpond.document("groups", "lag", "beginners")
+        assert [(each["committed"], each["lag"], each["lag_seconds"]) for each in found["partitions"]] == [
+            (None, None, None)
+        ] * 2
+        assert sum(each["end"] for each in found["partitions"]) == 3
+        shown = millpond.ok("groups", "lag", "beginners")
+        assert [each["lag"] for each in read_table(shown)] == ["-", "-"]
+        assert "nothing is committed of 2 partitions" in shown
+        assert len(millpond.document("groups", "describe", "beginners")["partitions"]) == 2
+
+
 @pytest.mark.parametrize(
     ("target", "expected"),
     [

@@ -58,12 +58,14 @@ def lag(name: Name, bootstrap: Bootstrap = HERE, timeout: Timeout = 10.0, output
     rows = talk(bootstrap, timeout, lambda admin: lag_rows(admin, name))
     behind = [each["lag_seconds"] for each in rows if isinstance(each["lag_seconds"], float)]
     messages = sum(each["lag"] for each in rows if isinstance(each["lag"], int))
+    begun = sum(each["committed"] is None for each in rows)
     document = {"group": name, "lag": messages, "lag_seconds": max(behind, default=None), "partitions": rows}
     show(
         document,
         output,
         Section(rows, LAG_COLUMNS) if rows else "it has committed nothing",
-        f"{messages} message{'' if messages == 1 else 's'} behind, the oldest for {max(behind, default=0.0):g} s",
+        f"{messages} message{'' if messages == 1 else 's'} behind, the oldest for {max(behind, default=0.0):g} s"
+        + (f"; nothing is committed of {begun} partition{'' if begun == 1 else 's'}" if begun else ""),
     )
 
 

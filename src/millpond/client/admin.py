@@ -346,7 +346,8 @@ class Admin:
         return await self._try(lambda: self._groups.offsets(group))
 
     async def group_lag(self, group: str) -> list[PartitionLag]:
-        """How far it is behind, in messages and seconds, in each partition it has committed an offset of."""
+        """How far it is behind, in messages and seconds, in each partition that it has committed an offset of,
+        or that a member has."""
         return await self._try(lambda: self._groups.lag(group))
 
     async def reset_group(

@@ -78,7 +78,8 @@ class GroupDescription:
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
     at: TopicPartition
-    committed: Offset
+    committed: Offset | None
+    """None where a member has the partition, and nothing is committed of it yet."""
     start: Offset
     """What lies before it is gone, and not waited for."""
     end: Offset
@@ -86,12 +87,9 @@ class PartitionLag:
     """The age of the oldest message that is not committed; 0 where all are, None where nobody could say."""
 
     @property
-    def messages(self) -> int:
-        return max(0, self.end - self.next_offset)
-
-    @property
-    def next_offset(self) -> Offset:
-        return max(self.committed, self.start)
+    def messages(self) -> int | None:
+        """None where nothing is committed: where a member begins then, only it knows."""
+        return None if self.committed is None else max(0, self.end - max(self.committed, self.start))
 
 
 class Groups:
@@ -228,11 +226,11 @@ class Groups:
 
     async def lag(self, group: str) -> list[PartitionLag]:
         committed = await self.offsets(group)
-        if not committed:
-            await self.describe(group)  # raises where there is no such group
-            return []
-        starts = await offsets_at(self._cluster, dict.fromkeys(committed, EARLIEST))
-        ends = await offsets_at(self._cluster, dict.fromkeys(committed, LATEST))
+        described = await self.describe(group)  # raises where there is no such group
+        begun = {at for member in described.members for at in member.assigned} - committed.keys()
+        places = sorted({*committed, *begun})
+        starts = await offsets_at(self._cluster, dict.fromkeys(places, EARLIEST))
+        ends = await offsets_at(self._cluster, dict.fromkeys(places, LATEST))
         unread = {at: max(offset, starts[at]) for at, offset in committed.items()}
         behind = {at: offset for at, offset in unread.items() if offset < ends[at]}
         written = await written_at(self._cluster, behind)
@@ -240,10 +238,10 @@ class Groups:
 
         def seconds(at: TopicPartition) -> float | None:
             if at not in behind:
-                return 0.0
+                return 0.0 if at in committed else None
             return max(0, now_ms - written[at]) / 1000 if at in written else None
 
-        return [PartitionLag(at, committed[at], starts[at], ends[at], seconds(at)) for at in sorted(committed)]
+        return [PartitionLag(at, committed.get(at), starts[at], ends[at], seconds(at)) for at in places]
 
     async def reset(
         self, group: str, to: Target, *, topics: Collection[str] | None, dry_run: bool

@@ -25,6 +25,8 @@ def test_a_group_is_listed_described_measured_moved_and_deleted(broker: InProces
         consumer.commit()
         described = door.groups.DescribeGroup(wire.DescribeGroupRequest(group="desk"), timeout=SECONDS_MAX)
         (member,) = described.members
+        (part,) = door.groups.GetLag(wire.GetLagRequest(group="desk"), timeout=SECONDS_MAX).partitions
+        assert part.HasField("committed_offset")
         assert (described.state, described.protocol) == ("Stable", "consumer")
         assert list(member.assigned) == [messages_pb2.Partition(topic="letters", partition=0)]
         with refused(grpc.StatusCode.FAILED_PRECONDITION, "group_not_empty"):

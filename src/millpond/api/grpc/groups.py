@@ -49,7 +49,7 @@ class Groups(GroupsServicer):
             found = await self._calls.neighbours.ask_groups(lambda groups: groups.lag(group))
             known = [each.seconds for each in found if each.seconds is not None]
             return wire.GroupLag(
-                messages=sum(each.messages for each in found),
+                messages=sum(each.messages or 0 for each in found),
                 seconds=max(known, default=None if found else 0.0),
                 partitions=[
                     wire.PartitionLag(
