@@ -76,6 +76,7 @@ def test_what_is_not_there_is_not_deleted(peer: Peer, name: str) -> None:
     states = [DeleteTopicState(name=name), DeleteTopicState(name=None, topic_id=b"\1" * 16)]
     answers = peer.ask(DeleteTopicsRequest(topics=states)).responses
     assert [each.error_code for each in answers] == [3, 100]
+    assert "AQEBAQEBAQEBAQEBAQEBAQ" in answers[1].error_message
 
 
 def test_the_quorum_of_one_broker_is_itself_and_caught_up(peer: Peer) -> None:

@@ -21,7 +21,7 @@ from millpond.model.errors import DiskFull, InvalidRecord, LogCorrupted, Message
 from millpond.model.ids import Offset, ProducerEpoch, ProducerId, TimestampMs
 from millpond.model.ids import Sequence as SequenceNumber
 from millpond.protocol.compression import Codec
-from millpond.protocol.records import Headers, NewRecord, Record, decode_batch, encode_batch, iter_batches
+from millpond.protocol.records import Headers, NewRecord, Record, decode_batch, encode_batch, iter_batches, parse_header
 from millpond.testing import SimDisk, Simulation, simulate
 from millpond.testing.hosts import current_host
 
@@ -142,6 +142,93 @@ async def test_a_delayed_message_is_seen_when_it_is_due_and_not_before(sim: Simu
     assert message.headers == ((DELAY, b"5000"), (MESSAGE_ID, b"orders/0/0"), (SENT_AT, b"5"))
     assert len(delays_of(broker)) == 0
     await broker.stop()
+
+
+def mixed() -> list[NewRecord]:
+    return [NewRecord(b"now", timestamp=TimestampMs(7)), delayed(b"later", 5_000), NewRecord(b"now too", key=b"k")]
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+def test_of_a_batch_only_what_asks_for_a_delay_waits_and_all_have_the_offsets_that_were_told(codec: Codec) -> None:
+    async def scenario(sim: Simulation) -> None:
+        broker = await start_with_topic(sim, SimDisk(sim.loop.chance("disk")))
+        base = await sent(broker, *mixed(), sequence=0, codec=codec)
+        now, too = seen(broker)
+        assert [(each.offset, each.value, each.headers) for each in (now, too)] == [
+            (base, b"now", ()),
+            (base + 2, b"now too", ()),
+        ]
+        assert now.timestamp == 7, "as its producer said: it has not waited"
+        assert [each.id for each in delays_of(broker).first(5)] == [base + 1]
+        assert await sent(broker, *mixed(), sequence=0, codec=codec) == base, "sent again, it is known again"
+        assert await sent(broker, NewRecord(b"next"), sequence=3) == base + 3
+        await until(lambda: len(seen(broker)) == 4)
+        assert dict(seen(broker)[3].headers)[MESSAGE_ID] == b"orders/0/%d" % (base + 1)
+        await asyncio.sleep(10)
+        assert values(broker) == [b"now", b"now too", b"next", b"later"]
+        await broker.stop()
+
+    simulate(1, scenario)
+
+
+@on_a_simulated_disk
+async def test_what_waits_of_a_mixed_batch_is_cancelled_carried_on_and_found_after_a_crash(
+    sim: Simulation, disk: SimDisk
+) -> None:
+    broker = await start_with_topic(sim, disk, **{"segment.bytes": "2000", "retention.ms": "2000"})
+    base = await sent(broker, delayed(b"gone", 5_000), NewRecord(b"now"), delayed(b"later", 20_000), sequence=0)
+    crash(broker, disk)
+    broker = await start(sim, disk)
+    await until(lambda: delays_of(broker).is_loaded)
+    assert [each.id for each in delays_of(broker).first(5)] == [base, base + 2]
+    await delays_of(broker).cancel(base)
+    for _ in range(12):
+        await sent(broker, NewRecord(b"." * 300, timestamp=TimestampMs(sim.clock.wall_ms())))
+        await asyncio.sleep(1)
+    assert partition_of(broker).log.start_offset > base + 2, "retention has come by"
+    crash(broker, disk)
+    broker = await start(sim, disk)
+    await until(lambda: any(each.value == b"later" for each in seen(broker)))
+    message = next(each for each in seen(broker) if each.value == b"later")
+    assert dict(message.headers)[MESSAGE_ID] == b"orders/0/%d" % (base + 2)
+    await broker.stop()
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_batch_of_which_only_the_note_was_written_does_not_count_before_it_is_sent_again(
+    monkeypatch: pytest.MonkeyPatch, restarts: bool
+) -> None:
+    def failing(self: Partition, batch: bytes, *rest: object, is_own: bool = False) -> object:
+        if is_own and not parse_header(batch).is_control:
+            raise DiskFull("no space for the rest")
+        return original(self, batch, *rest, is_own=is_own)  # type: ignore[arg-type]
+
+    original = Partition.append
+
+    async def scenario(sim: Simulation) -> None:
+        disk = SimDisk(sim.loop.chance("disk"))
+        broker = await start_with_topic(sim, disk)
+        await until(lambda: delays_of(broker).is_loaded)
+        with monkeypatch.context() as patch:
+            patch.setattr(Partition, "append", failing)
+            assert isinstance((await send(broker, *mixed(), sequence=0)).error, DiskFull)
+        assert len(delays_of(broker)) == 0
+        if restarts:
+            await broker.stop()
+            broker = await start(sim, disk)
+            await until(lambda: delays_of(broker).is_loaded)
+        assert len(delays_of(broker)) == 0
+        base = await sent(broker, *mixed(), sequence=0)
+        if restarts:
+            crash(broker, disk)
+            broker = await start(sim, disk)
+            await until(lambda: delays_of(broker).is_loaded)
+        assert [each.id for each in delays_of(broker).first(5)] == [base + 1]
+        await asyncio.sleep(10)
+        assert values(broker) == [b"now", b"now too", b"later"]
+        await broker.stop()
+
+    simulate(1, scenario)
 
 
 @on_a_simulated_disk
@@ -383,7 +470,7 @@ def test_what_comes_while_the_log_is_read_is_not_forgotten(monkeypatch: pytest.M
         for _ in range(3):
             await asyncio.sleep(0)
         await sent(broker, delayed(b"newer", 400))
-        assert not values(broker)
+        assert values(broker) == [b"at once"]
         await until(lambda: len(seen(broker)) == 203)
         assert set(values(broker)) == {b"new", b"newer", b"at once", *(b"%d" % number for number in range(200))}
         await broker.stop()

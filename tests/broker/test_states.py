@@ -1,16 +1,19 @@
 """States of machines at the leaders of partitions: kept when that is said, in order, fenced, and not without bounds."""
 
 import asyncio
+from unittest.mock import patch
 
 import pytest
 
 from millpond.broker.drivers import state_shard
+from millpond.broker.drivers.state_shard import StateShard
 from millpond.broker.drivers.states import StateKey, States
 from millpond.broker.operations.produce import begin
+from millpond.core.delivery.kept import KeptStates
 from millpond.core.metadata.controller import TopicToDelete, delete_topics
 from millpond.core.metadata.internal_topics import STATES
 from millpond.model.errors import BatchTooLarge, CoordinatorUnavailable, FencedState, InvalidRecord, InvalidTopicName
-from millpond.model.ids import TimestampMs
+from millpond.model.ids import Offset, TimestampMs
 from millpond.model.limits import KIB, STATE_DOCUMENT_BYTES_MAX
 from millpond.protocol.records import NewRecord, encode_batch
 from tests.broker.clusters import Machine, SimCluster
@@ -204,6 +207,30 @@ async def test_a_log_that_grows_loses_what_is_no_longer_needed(cluster: SimClust
     await machine.start()
     assert await load(machine, 2) == [b"quiet", b"+1", b"+2"]
     assert [document[:2] for document in await load(machine, 2, OTHER)] == [b"29"]
+
+
+@with_brokers(1, configs=FEW)
+async def test_a_log_is_not_made_shorter_for_ever_where_nothing_goes(cluster: SimCluster) -> None:
+    """Somebody who is wrong about what is needed would otherwise stop the broker: nothing in the round waits."""
+    machine = cluster[1]
+    await load(machine, 1)
+    await keep(machine, 1, b"quiet", whole=True)
+    shard = next(iter(states_of(machine)._shards.values()))
+    rounds = 0
+
+    async def delete_nothing(before: Offset) -> None:
+        nonlocal rounds
+        rounds += 1
+        assert rounds < 10, "it goes round and round"
+
+    before_the_start = property(lambda self: Offset(shard._partition.log.start_offset - 1))
+    with (
+        patch.object(KeptStates, "oldest", before_the_start),
+        patch.object(StateShard, "_is_long", lambda self: True),
+        patch.object(type(shard._partition.log), "delete_before", lambda self, before: delete_nothing(before)),
+    ):
+        await shard._prune()
+    assert rounds == 0
 
 
 # Three brokers

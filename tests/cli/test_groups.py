@@ -29,8 +29,9 @@ def test_a_group_is_listed_described_moved_and_deleted(millpond: Command, broker
     with Consumer(broker.bootstrap, topics=["orders"], group="kitchen", client_id="cook") as consumer:
         assert len(consumer.poll(4, timeout=30)) == 4
         consumer.commit()
-        assert {"group": "kitchen", "state": "Stable"} in millpond.document("groups", "list")["groups"]
-        assert {"group": "kitchen", "state": "Stable"} in read_table(millpond.ok("groups", "list"))
+        listed = {"group": "kitchen", "state": "Stable", "protocol": "consumer"}
+        assert listed in millpond.document("groups", "list")["groups"]
+        assert listed in read_table(millpond.ok("groups", "list"))
         found = millpond.document("groups", "describe", "kitchen")
         assert (found["state"], found["protocol"]) == ("Stable", "consumer")
         assert [(each["client_id"], each["assigned"]) for each in found["members"]] == [("cook", ["orders-0"])]
@@ -59,6 +60,26 @@ def test_lag_is_in_messages_and_in_seconds(millpond: Command, broker: InProcessB
     found = millpond.document("groups", "lag", "readers")
     assert (found["lag"], found["lag_seconds"]) == (0, 0.0)
     assert read_table(millpond.ok("groups", "lag", "readers")) == as_shown(found["partitions"], *LAG)
+
+
+def test_a_partition_without_a_committed_offset_has_no_lag_and_is_shown(
+    millpond: Command, broker: InProcessBroker
+) -> None:
+    """As Kafka's own tool does: where a member will begin, only it knows."""
+    broker.create_topic("begun", partitions=2)
+    fill(millpond, "begun", 3)
+    with Consumer(broker.bootstrap, topics=["begun"], group="beginners") as consumer:
+        while len(consumer.assignment) < 2:
+            consumer.poll(1, timeout=0.1)
+        found = millpond.document("groups", "lag", "beginners")
+        assert [(each["committed"], each["lag"], each["lag_seconds"]) for each in found["partitions"]] == [
+            (None, None, None)
+        ] * 2
+        assert sum(each["end"] for each in found["partitions"]) == 3
+        shown = millpond.ok("groups", "lag", "beginners")
+        assert [each["lag"] for each in read_table(shown)] == ["-", "-"]
+        assert "nothing is committed of 2 partitions" in shown
+        assert len(millpond.document("groups", "describe", "beginners")["partitions"]) == 2
 
 
 @pytest.mark.parametrize(

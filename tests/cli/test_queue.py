@@ -86,7 +86,13 @@ def test_what_is_given_back_dies_in_the_end_and_is_redriven(millpond: Command, b
         (("send", "bounds", "--value", "a", "--file", "b"), 2, "leave one of them out"),
         (("send", "bounds", "--file", "not-there.txt"), 2, "name a file that is there"),
         (("ack", "bounds", "-g", "g", "nonsense"), 5, "the receipt was refused: it is 'nonsense'"),
-        (("send", "bounds", "x", "--priority", "urgent"), 2, 'priority is "urgent"; allowed is one of'),
+        (
+            ("send", "bounds", "x", "--priority", "urgent"),
+            2,
+            "--priority is 'urgent'; allowed is high, normal or low, or",
+        ),
+        (("send", "bounds", "x", "--priority", "12"), 2, "--priority is '12'; allowed is high, normal or low, or"),
+        (("send", "bounds", "x", "--priority", "²"), 2, "write for instance --priority high"),
         (("stats", "bounds", "-g", "g", "--http", "127.0.0.1:1"), 4, "no HTTP door answers"),
     ],
 )
@@ -97,3 +103,33 @@ def test_what_goes_wrong_is_one_line_and_a_code(
     ended, out, err = millpond("queue", *arguments)
     assert (ended, out, err.count("\n")) == (code, "", 1)
     assert said in err
+
+
+def test_a_group_that_only_ever_came_by_http_is_a_group_like_others(millpond: Command) -> None:
+    millpond.ok("queue", "send", "orders", "a", "b")
+    assert "orders/0/0" in millpond.ok("queue", "receive", "orders", "-g", "waiters", "--ack")
+    listed = {"group": "waiters", "state": "Empty", "protocol": "share"}
+    assert listed in millpond.document("groups", "list")["groups"]
+    found = millpond.document("groups", "describe", "waiters")
+    assert (found["state"], found["protocol"], found["members"]) == ("Empty", "share", [])
+    assert [(each["topic"], each["committed"], each["lag"]) for each in found["partitions"]] == [("orders", 1, 1)]
+    millpond.ok("groups", "reset", "waiters", "--to", "earliest")
+    assert millpond.document("queue", "stats", "orders", "-g", "waiters")["ready"] == 2
+    assert millpond.ok("groups", "delete", "waiters") == "group waiters is deleted\n"
+    assert "waiters" not in [each["group"] for each in millpond.document("groups", "list")["groups"]]
+    assert millpond("groups", "describe", "waiters")[0] == millpond("groups", "delete", "waiters")[0] == 3
+    assert "orders/0/0" in millpond.ok("queue", "receive", "orders", "-g", "waiters"), "a deleted group begins anew"
+
+
+def test_what_millpond_redrives_with_is_nobodys_group(millpond: Command, broker: InProcessBroker) -> None:
+    millpond.ok("queue", "send", "doomed", "x")
+    configure_group(broker, "clumsy", {"share.delivery.count.limit": "2"})
+    for _ in range(2):
+        found = json.loads(millpond.ok("queue", "receive", "doomed", "-g", "clumsy", "-o", "json"))["messages"]
+        millpond.ok("queue", "nack", "doomed", "-g", "clumsy", *(each["receipt"] for each in found))
+    while not json.loads(millpond.ok("queue", "dlq", "doomed", "-o", "json"))["messages"]:
+        pass
+    assert millpond.ok("queue", "redrive", "doomed", "-g", "clumsy") == "1 message sent back to doomed\n"
+    names = [each["group"] for each in millpond.document("groups", "list")["groups"]]
+    assert "clumsy" in names
+    assert not [each for each in names if each.startswith("millpond.")]

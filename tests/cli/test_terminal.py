@@ -12,6 +12,7 @@ from pathlib import Path
 
 from millpond.client.blocking import Admin
 from millpond.testing.broker import InProcessBroker
+from tests.api.http.test_delays import HOUR_MS, park
 from tests.cli.broker_process import SECONDS_MAX, command, environment
 from tests.cli.calling import Command, read_table
 
@@ -142,18 +143,53 @@ def on_a_terminal(broker: InProcessBroker, *arguments: str) -> str:
     return seen.decode()
 
 
-def test_a_topic_is_deleted_on_a_terminal_only_after_a_yes(broker: InProcessBroker, millpond: Command) -> None:
-    broker.create_topic("precious")
-    for answer, code in ((b"n\n", INTERRUPTED), (b"y\n", 0)):
-        leader, follower = pty.openpty()
-        with started(broker, "topics", "delete", "precious", stdin=follower) as process:
+def answered(broker: InProcessBroker, answer: bytes, *arguments: str) -> tuple[int, bytes]:
+    """What somebody at a terminal was asked before anything was done, and what it came to."""
+    leader, follower = pty.openpty()
+    try:
+        with started(broker, *arguments, stdin=follower) as process:
             os.close(follower)
             assert process.stderr is not None
-            assert b"Delete precious" in read_until(process.stderr.fileno(), b"?")
+            asked = read_until(process.stderr.fileno(), b"?")
             os.write(leader, answer)
-            assert process.wait(timeout=SECONDS_MAX) == code
+            return process.wait(timeout=SECONDS_MAX), asked
+    finally:
         os.close(leader)
-        assert (millpond("topics", "describe", "precious")[0] == 3) == (code == 0)
+
+
+def test_what_cannot_be_undone_is_done_on_a_terminal_only_after_a_yes(
+    broker: InProcessBroker, millpond: Command
+) -> None:
+    (waiting,) = park(broker, "precious", HOUR_MS)
+    millpond.ok("groups", "reset", "keepers", "--to", "earliest", "--topic", "precious")
+    for arguments, question, is_there in (
+        (
+            ("delay", "cancel", waiting),
+            f"Cancel {waiting}?",
+            lambda: millpond.document("delay", "list", "precious")["pending"] == 1,
+        ),
+        (
+            ("groups", "delete", "keepers"),
+            "Delete group keepers and its offsets?",
+            lambda: millpond("groups", "lag", "keepers")[0] == 0,
+        ),
+        (
+            ("topics", "delete", "precious"),
+            "Delete precious and everything in it?",
+            lambda: millpond("topics", "describe", "precious")[0] == 0,
+        ),
+    ):
+        for answer, code in ((b"n\n", INTERRUPTED), (b"y\n", 0)):
+            found, asked = answered(broker, answer, *arguments)
+            assert (found, question in asked.decode()) == (code, True), asked
+            assert is_there() == (code == INTERRUPTED)
+
+
+def test_nobody_is_asked_who_said_yes(broker: InProcessBroker, millpond: Command) -> None:
+    (waiting,) = park(broker, "agreed", HOUR_MS)
+    millpond.ok("groups", "reset", "agreeing", "--to", "earliest", "--topic", "agreed")
+    for arguments in (("delay", "cancel", waiting), ("groups", "delete", "agreeing"), ("topics", "delete", "agreed")):
+        assert "?" not in on_a_terminal(broker, *arguments, "--yes")
 
 
 def test_what_goes_through_a_pipe_can_be_read_by_the_next(broker: InProcessBroker, millpond: Command) -> None:

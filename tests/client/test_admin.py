@@ -3,6 +3,7 @@
 import pytest
 
 from millpond.client import Admin, Consumer, Producer, TopicPartition
+from millpond.client.admin_groups import GroupListing
 from millpond.model.errors import (
     ClientClosed,
     GroupNotEmpty,
@@ -82,7 +83,7 @@ def test_groups_are_listed_described_reset_and_deleted(broker: InProcessBroker) 
             async with Consumer(broker.bootstrap, topics=["orders"], group="kitchen", client_id="cook") as consumer:
                 await take(consumer, 5)
                 await consumer.commit()
-                assert await admin.groups() == {"kitchen": "Stable"}
+                assert await admin.groups() == {"kitchen": GroupListing("kitchen", "Stable", "consumer")}
                 described = await admin.describe_group("kitchen")
                 assert (described.protocol, described.state) == ("consumer", "Stable")
                 (member,) = described.members

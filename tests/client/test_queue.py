@@ -68,6 +68,29 @@ def test_messages_ask_things_of_their_queue(broker: InProcessBroker) -> None:
     asyncio.run(work())
 
 
+@pytest.mark.parametrize(
+    ("priority", "expected"),
+    [
+        ("strict", [b"2", b"5", b"1", b"3", b"0", b"4"]),
+        ("off", [b"0", b"1", b"2", b"3", b"4", b"5"]),
+    ],
+)
+def test_messages_come_in_the_order_in_which_the_broker_gave_them_out(
+    broker: InProcessBroker, priority: str, expected: list[bytes]
+) -> None:
+    topic, group = f"by-priority-{priority}", f"workers-{priority}"
+    broker.create_topic(topic)
+    configure_group(broker, group, {"millpond.priority": priority})
+
+    async def work() -> None:
+        async with Queue(broker.bootstrap, topic, group=group) as queue:
+            for number, each in enumerate(("low", "normal", "high", None, 0, 9)):
+                await queue.send(b"%d" % number, priority=each)  # type: ignore[arg-type]
+            assert [each.value for each in await queue.receive(max=6, wait=10)] == expected
+
+    asyncio.run(work())
+
+
 def test_a_delay_holds_or_is_refused_and_is_never_forgotten(broker: InProcessBroker) -> None:
     """A topic that was never told delays, as over HTTP; one that was told not to is left as it is."""
     broker.create_topic("never-told")

@@ -15,7 +15,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from millpond.client.consumer import Consumer as OwnConsumer
 from tests.interop.broker_process import BrokerProcess
-from tests.interop.confluent import CODECS, new_admin, new_consumer, new_producer
+from tests.interop.confluent import CODECS, new_admin, new_consumer, new_producer, read_from_start
 from tests.interop.facts import FACT_SECONDS_MAX, new_name, until
 from tests.interop.foreign_client import ForeignClient
 from tests.interop.test_aiokafka import consuming as aiokafka_consuming
@@ -134,17 +134,45 @@ def test_every_consumer_sees_it_when_it_is_due_and_not_before(
     assert [value for value, _ in read(broker, topic, 4, isolation)] == ["first", "second", "later", "third"]
 
 
+@pytest.mark.parametrize("isolation", ISOLATIONS)
+@pytest.mark.parametrize("read", READERS, ids=lambda each: each.__name__)
+def test_every_consumer_goes_past_what_was_put_aside_of_a_batch(
+    broker: BrokerProcess, read: Read, isolation: str
+) -> None:
+    """At its start, in its middle and at its end."""
+    topic = new_topic(broker)
+    producer = new_producer(broker, linger_ms=200, enable_idempotence=True)
+    never: dict[str, str | bytes | None] = {"millpond-delay-ms": "3600000"}
+    for number in range(9):
+        producer.produce(topic, b"%d" % number, partition=0, headers=never if number in (0, 1, 4, 7, 8) else {})
+    assert producer.flush(FACT_SECONDS_MAX) == 0
+    assert [value for value, _ in read(broker, topic, 4, isolation)] == ["2", "3", "5", "6"]
+    Sender(broker, topic).send("next")
+    assert [value for value, _ in read(broker, topic, 5, isolation)] == ["2", "3", "5", "6", "next"]
+
+
 @pytest.mark.parametrize("codec", CODECS)
 def test_batches_of_librdkafka_are_looked_into_whatever_their_codec(broker: BrokerProcess, codec: str) -> None:
     topic = new_topic(broker)
     producer = new_producer(broker, linger_ms=200, compression_type=codec, enable_idempotence=True)
+    told: dict[bytes | None, int | None] = {}
     for number in range(50):
         delay: dict[str, str | bytes | None] = {"millpond-delay-ms": str(DELAY_MS + number)}
-        producer.produce(topic, b"%d" % number, partition=0, headers=delay if number % 2 else {})
+        producer.produce(
+            topic,
+            b"%d" % number,
+            partition=0,
+            headers=delay if number % 2 else {},
+            on_delivery=lambda _, message: told.update({message.value(): message.offset()}),
+        )
     assert producer.flush(FACT_SECONDS_MAX) == 0
     seen = read_by_librdkafka(broker, topic, 50, "read_uncommitted")
     expected = [*range(0, 50, 2), *range(1, 50, 2)]
     assert [int(value) for value, _ in seen] == expected
+    for message in read_from_start(broker, topic, 50):
+        headers: dict[str, bytes] = dict(message.headers() or [])  # type: ignore[arg-type]
+        place = headers.get("millpond-message-id", b"%s/0/%d" % (topic.encode(), message.offset() or 0))
+        assert place == b"%s/0/%d" % (topic.encode(), told[message.value()] or 0)
 
 
 def test_aiokafka_and_kafka_python_send_delayed_messages(broker: BrokerProcess) -> None:
@@ -194,10 +222,12 @@ def test_the_java_consumer_goes_past_parked_messages(broker: BrokerProcess, java
     assert java.ask("produce", topic=topic, records=[later], settings={}) == [[0, 1]]
     sender.send("second")
     sender.send("never", 3_600_000)
+    never = {"value": "never", "headers": [["millpond-delay-ms", "3600000"]]}
+    java.ask("produce", topic=topic, records=[never, {"value": "third"}, never], settings={"linger.ms": "200"})
     for isolation in ISOLATIONS:
         name = new_name("reader")
         java.ask("open", name=name, settings={"isolation.level": isolation})
         java.ask("assign", name=name, partitions=[[topic, 0]])
         java.ask("seek", name=name, offsets=[[topic, 0, 0]])
-        assert [each["value"] for each in java.receive(name, 3)] == ["first", "second", "later"]
+        assert [each["value"] for each in java.receive(name, 4)] == ["first", "second", "third", "later"]
         java.ask("close", name=name)

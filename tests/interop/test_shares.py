@@ -11,8 +11,8 @@ import pytest
 
 from millpond.api.kafka.served import SERVED
 from tests.interop.broker_process import BrokerProcess
-from tests.interop.confluent import new_consumer, new_topic, receive, send, values_of
-from tests.interop.facts import new_name, until
+from tests.interop.confluent import new_consumer, new_producer, new_topic, receive, send, values_of
+from tests.interop.facts import FACT_SECONDS_MAX, new_name, until
 from tests.interop.foreign_client import ForeignClient, Refused
 from tests.interop.sharers import ConfluentSharer, Delivered, JavaSharer, Sharer, configure
 
@@ -83,6 +83,19 @@ def test_every_message_is_delivered_once_among_all_members(broker: BrokerProcess
             taken.extend(member.take())
     assert Counter(each.deliveries for each in taken) == {1: 151}
     assert len({each.value for each in taken}) == 151
+
+
+def test_an_answer_that_tells_the_order_of_priorities_is_read_by_who_does_not_know_of_it(
+    broker: BrokerProcess, join: Join
+) -> None:
+    topic, group = new_topic(broker), new_name("share")
+    producer = new_producer(broker)
+    for priority in ("low", "normal", "high"):
+        producer.produce(topic, priority.encode(), partition=0, headers={"millpond-priority": priority})
+    assert producer.flush(FACT_SECONDS_MAX) == 0
+    member = join(group, topic)
+    assert {each.value for each in take(member, 3)} == {"low", "normal", "high"}
+    assert member.commit() == []
 
 
 def test_what_is_released_comes_again_and_what_is_accepted_or_rejected_does_not(

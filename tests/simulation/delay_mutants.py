@@ -14,7 +14,9 @@ from millpond.broker.drivers.partition import Partition
 from millpond.core.delivery import wheel
 from millpond.core.delivery.delays import Delays, Waiting
 from millpond.core.delivery.parked_format import (
+    Aside,
     Cancelled,
+    Carried,
     CheckpointPart,
     Fact,
     Moved,
@@ -25,7 +27,7 @@ from millpond.core.delivery.parked_format import (
 )
 from millpond.model.ids import NO_PRODUCER, Offset, ProducerEpoch, Sequence
 from millpond.model.ports import Buffer
-from millpond.protocol.records import BatchHeader, stamp_producer
+from millpond.protocol.records import BatchHeader, Record, encode_survivors, stamp_producer
 
 Mutant = Callable[[pytest.MonkeyPatch], None]
 
@@ -125,6 +127,29 @@ def forget_what_came_between_the_parts_of_a_checkpoint(patch: pytest.MonkeyPatch
     patch.setattr(Delays, "_restore", restore)
 
 
+def forget_what_was_put_aside(patch: pytest.MonkeyPatch) -> None:
+    _overlook(patch, Aside)
+
+
+def count_a_note_that_nothing_followed(patch: pytest.MonkeyPatch) -> None:
+    """What was put aside waits, though the rest of its batch is not in the log."""
+
+    def seen(buffer: Buffer, position: int, header: BatchHeader) -> Fact | None:
+        fact = fact_of(buffer, position, header)
+        return Carried(*fact[:4]) if isinstance(fact, Aside) else fact
+
+    patch.setattr(driver, "fact_of", seen)
+
+
+def leave_the_rest_without_the_producers_numbers(patch: pytest.MonkeyPatch) -> None:
+    def rest_of(records: list[Record], *, of: BatchHeader) -> bytes:
+        data = bytearray(encode_survivors(records, of=of))
+        stamp_producer(data, producer_id=NO_PRODUCER, epoch=ProducerEpoch(-1), base_sequence=Sequence(-1))
+        return bytes(data)
+
+    patch.setattr(driver, "encode_survivors", rest_of)
+
+
 MUTANTS: tuple[Mutant, ...] = (
     forget_what_was_delivered,
     forget_what_was_put_off,
@@ -138,3 +163,10 @@ MUTANTS: tuple[Mutant, ...] = (
     give_up_what_could_not_be_appended,
     forget_what_came_between_the_parts_of_a_checkpoint,
 )
+
+MIXED: tuple[Mutant, ...] = (
+    forget_what_was_put_aside,
+    count_a_note_that_nothing_followed,
+    leave_the_rest_without_the_producers_numbers,
+)
+"""Of batches with messages for now and for later."""

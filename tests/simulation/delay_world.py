@@ -8,7 +8,7 @@ against what clients were told:
     NeverTwice      whatever was sent, is delivered once at most
     NeverLost       and once, if its producer was told an offset, and nobody cancelled it
     CancelledIsGone after a cancellation was answered, it is not delivered
-    SaysItsOffset   a delivered message names the offset that its producer was told
+    SaysItsOffset   a delivered message names the offset that its producer was told; one that was sent for now has it
 
 Driven by test_delays.py.
 """
@@ -17,6 +17,7 @@ import asyncio
 import random
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
+from errno import ENOSPC
 from typing import Any
 from unittest.mock import patch
 
@@ -53,6 +54,8 @@ CHECKPOINT_BYTES, CHUNK_ROWS = 4_000, 4
 """So small that checkpoints are frequent, and of several parts, with other facts between them."""
 CLEAR = Conditions()
 STORMY = Conditions(delay_ms_max=60.0, tail_chance=0.05, tail_ms_max=2500.0, loss_chance=0.05, fragment_chance=0.5)
+WEATHER = ("isolate", "pause", "storm", "clock", "clocks", "clocks", "slow disk", "leader")
+WEATHER_OF_MIXED = (*WEATHER, *["full disk"] * 8)
 TOPIC_ALREADY_EXISTS, INVALID_REPLICATION_FACTOR = 36, 38
 
 
@@ -62,6 +65,7 @@ class Sent:
 
     value: bytes
     due: int
+    """0 where it says nothing of that."""
     offset: int | None = None
     """As it was told."""
     is_cancelled: bool | None = False
@@ -80,8 +84,10 @@ class Outcome:
 
 
 class World:
-    def __init__(self, sim: Simulation, *, retention_ms: int | None) -> None:
+    def __init__(self, sim: Simulation, *, retention_ms: int | None, is_mixed: bool) -> None:
         self.sim = sim
+        self.is_mixed = is_mixed
+        """Whether batches hold messages for now as well."""
         self.rng = sim.rng
         self.cluster = SimCluster(sim, SIZE, configs=CONFIGS)
         self.retention_ms = retention_ms
@@ -148,7 +154,7 @@ class World:
             raise Violation(f"NeverEarly: {sent} was delivered at {record.timestamp}")
         if sent.is_cancelled:
             raise Violation(f"CancelledIsGone: {sent} was delivered at {record.offset}")
-        named = dict(record.headers)[MESSAGE_ID]
+        named = dict(record.headers)[MESSAGE_ID] if sent.due else b"%s/0/%d" % (TOPIC.encode(), record.offset)
         if sent.offset is not None and named != b"%s/0/%d" % (TOPIC.encode(), sent.offset):
             raise Violation(f"SaysItsOffset: {sent} says {named!r}")
         self.delivered[value] = record
@@ -185,7 +191,8 @@ class World:
             for _ in range(rng.randrange(1, 4)):
                 number += 1
                 due = self.sim.clock.wall_ms() + rng.choice((0, rng.randrange(2_000), rng.randrange(DELAY_MS_MAX)))
-                messages.append(Sent(b"%s/%d" % (name.encode(), number), due))
+                is_for_now = self.is_mixed and rng.random() < 0.5
+                messages.append(Sent(b"%s/%d" % (name.encode(), number), 0 if is_for_now else due))
             batch = encode_batch(
                 [self.record(each, rng) for each in messages],
                 producer_id=ProducerId(producer_id),
@@ -201,9 +208,8 @@ class World:
     def record(self, sent: Sent, rng: random.Random) -> NewRecord:
         at = TimestampMs(self.sim.clock.wall_ms())
         filling = b"." * rng.choice((0, 200))
-        return NewRecord(
-            sent.value, key=b"k", timestamp=at, headers=((DELIVER_AT, b"%d" % sent.due), ("filling", filling))
-        )
+        asking = ((DELIVER_AT, b"%d" % sent.due),) if sent.due else ()
+        return NewRecord(sent.value, key=b"k", timestamp=at, headers=(*asking, ("filling", filling)))
 
     async def send(self, wire: ClusterClient, batch: bytes, rng: random.Random) -> int:
         """However often it takes."""
@@ -218,7 +224,7 @@ class World:
         while not self.is_calm:
             await asyncio.sleep(self.rng.uniform(0.1, 1.0))
             waiting = [each for each in self.sent.values() if each.offset is not None and each.is_cancelled is False]
-            waiting = [each for each in waiting if each.value not in self.delivered]
+            waiting = [each for each in waiting if each.due and each.value not in self.delivered]
             found = self.leader()
             if not waiting or found is None:
                 continue
@@ -279,7 +285,7 @@ class World:
         while True:
             await asyncio.sleep(rng.uniform(0.5, 4))
             one = rng.choice(list(self.cluster.machines.values()))
-            match rng.choice(("isolate", "pause", "storm", "clock", "clocks", "clocks", "slow disk", "leader")):
+            match rng.choice(WEATHER_OF_MIXED if self.is_mixed else WEATHER):
                 case "isolate":
                     self.sim.network.partition([one.name], [each for each in names if each != one.name])
                 case "pause":
@@ -293,12 +299,20 @@ class World:
                         self.sim.clock.set_skew(name, ms=rng.choice((0, 5_000, 15_000)))
                 case "slow disk":
                     one.disk.slow_sync(0.1, 1.0)
+                case "full disk":
+                    self.fill_disk(after=rng.randrange(4))
                 case "leader":
                     found = self.leader()
                     if found is not None:
                         found[0].host.cut_power()
             await asyncio.sleep(rng.choice((0.5, 2.0, 6.0)))
             self.clear_up()
+
+    def fill_disk(self, *, after: int) -> None:
+        """For one write, which may be the second of the two that a mixed batch takes."""
+        found = self.leader()
+        if found is not None:
+            found[0].disk.fail("write", error=ENOSPC, path_pattern=f"*/{TOPIC}-*.log", after=after)
 
     def clear_up(self) -> None:
         self.sim.network.heal()
@@ -348,9 +362,14 @@ class World:
         return f"{found[1]}, {delays and delays.is_loaded}, {delays and len(delays)} wait"
 
 
-def run_seed(seed: int, *, seconds: float = SECONDS) -> Outcome:
+def run_mixed_seed(seed: int, *, seconds: float = SECONDS) -> Outcome:
+    """Producers send messages for now and for later, as it comes, in one batch."""
+    return run_seed(seed, seconds=seconds, is_mixed=True)
+
+
+def run_seed(seed: int, *, seconds: float = SECONDS, is_mixed: bool = False) -> Outcome:
     async def scenario(sim: Simulation) -> Outcome:
-        world = World(sim, retention_ms=6_000 if seed % 2 else None)
+        world = World(sim, retention_ms=6_000 if seed % 2 else None, is_mixed=is_mixed)
         loop, cluster = sim.loop, world.cluster
         for machine in cluster.machines.values():
             machine.disk.slow_sync(0.0, 0.01)

@@ -95,3 +95,5 @@ def everywhere() -> Iterator[Planted]:
         yield Planted("states", mutant, partial(states_world.run_seed, seconds=40, day=day), (Violation,), 30)
     for mutant in delay_mutants.MUTANTS:
         yield Planted("delays", mutant, delay_world.run_seed, (*broken, OffsetOutOfRange), 40)
+    for mutant in delay_mutants.MIXED:
+        yield Planted("delays", mutant, delay_world.run_mixed_seed, (*broken, KeyError), 40)

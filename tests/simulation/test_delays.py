@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.simulation.delay_world import Outcome, run_seed
+from tests.simulation.delay_world import Outcome, run_mixed_seed, run_seed
 from tests.simulation.planted import Planted, planted_in
 
 SEEDS, SEEDS_PER_TEST = 6, 6
@@ -11,6 +11,11 @@ SEEDS, SEEDS_PER_TEST = 6, 6
 @pytest.mark.parametrize("seed", [100, 101])
 def test_half_a_bad_minute_ends_well(seed: int) -> None:
     assert run_seed(seed, seconds=30).delivered > 20
+
+
+@pytest.mark.parametrize("seed", [200, 201])
+def test_batches_for_now_and_for_later_end_as_well(seed: int) -> None:
+    assert run_mixed_seed(seed, seconds=30).delivered > 20
 
 
 @pytest.mark.slow

@@ -21,7 +21,7 @@ from millpond.core.cluster.announcement import Ignored
 from millpond.core.delivery.sessions import ShareSessions
 from millpond.core.metadata.image import Image
 from millpond.model.errors import MillpondError, NotLeader, UnknownTopicId, UnknownTopicOrPartition
-from millpond.model.ids import TopicPartition
+from millpond.model.ids import TopicPartition, topic_id_text
 from millpond.model.ports import Clock, Rng
 from millpond.model.values import dataclass
 
@@ -63,7 +63,7 @@ class Node:
         if failure is not None:
             return failure
         if not topic and topic_id not in self.image.topics_by_id:
-            return UnknownTopicId(f"there is no topic with id {topic_id.hex()}; ask for metadata by name")
+            return UnknownTopicId(f"there is no topic with id {topic_id_text(topic_id)}; ask for metadata by name")
         name = topic or self.image.topics_by_id[topic_id].name
         if self.image.partition(TopicPartition(name, partition)) is not None:
             return NotLeader(f"this broker does not lead partition {partition} of {name}; ask for metadata")

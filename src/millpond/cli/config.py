@@ -4,14 +4,17 @@ millpond config describe --topic orders
 millpond config alter --broker 1 --set log.retention.ms=86400000
 """
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer import Option
 
 from millpond.cli.options import HERE, Bootstrap, Output, Sets, Shown, Timeout, Unsets, changes, examples
 from millpond.cli.showing import Section, show
-from millpond.model.errors import InvalidSetting
+from millpond.model.errors import BrokerNotRegistered, InvalidSetting
+
+if TYPE_CHECKING:
+    from millpond.client import Admin
 
 config = typer.Typer(name="config", help="Look at and change settings of topics and brokers.", no_args_is_help=True)
 
@@ -45,9 +48,7 @@ def describe(
         if topic is not None:
             return await admin.topic_configs(topic)
         assert broker is not None
-        there = [each.node_id for each in (await admin.cluster()).brokers]
-        if broker not in there:
-            raise InvalidSetting(f"--broker is {broker}; there are {', '.join(map(str, sorted(there)))}")
+        await _check_there(admin, broker)
         return await admin.broker_configs(broker)
 
     found = talk(bootstrap, timeout, look)
@@ -92,7 +93,10 @@ def alter(
         if topic is not None:
             await admin.alter_topic(topic, wanted)
         else:
-            await admin.alter_broker(None if broker in (None, ALL) else int(broker), wanted)
+            node_id = None if broker in (None, ALL) else int(broker)
+            if node_id is not None:
+                await _check_there(admin, node_id)
+            await admin.alter_broker(node_id, wanted)
 
     talk(bootstrap, timeout, work)
     of = f"topic {topic}" if topic is not None else "all brokers" if broker == ALL else f"broker {broker}"
@@ -103,3 +107,10 @@ def alter(
 def _check_one(topic: str | None, broker: object) -> None:
     if (topic is None) == (broker is None):
         raise InvalidSetting("one of --topic and --broker is needed; write for instance --topic orders")
+
+
+async def _check_there(admin: "Admin", broker: int) -> None:
+    """Also one that is down is there."""
+    there = sorted(each.node_id for each in (await admin.cluster()).brokers)
+    if broker not in there:
+        raise BrokerNotRegistered(f"there is no broker {broker}; there are {', '.join(map(str, there))}")

@@ -10,6 +10,7 @@ import typer
 from typer import Argument, Option
 
 from millpond.cli.completions import topic_names
+from millpond.cli.confirming import Yes, confirm
 from millpond.cli.options import HERE, Bootstrap, Output, Shown, Timeout, examples
 from millpond.cli.showing import Section, show
 
@@ -52,11 +53,16 @@ def list_delays(
     )
 
 
-@delay.command(epilog=examples("millpond delay cancel orders/0/42"))
+@delay.command(epilog=examples("millpond delay cancel orders/0/42", "millpond delay cancel orders/0/42 --yes"))
 def cancel(
-    message: MessageId, bootstrap: Bootstrap = HERE, timeout: Timeout = 10.0, output: Shown = Output.TABLE
+    message: MessageId,
+    yes: Yes = False,
+    bootstrap: Bootstrap = HERE,
+    timeout: Timeout = 10.0,
+    output: Shown = Output.TABLE,
 ) -> None:
     """It will not be delivered; a schedule will not fire again."""
+    confirm(f"Cancel {message}?", yes)
     from millpond.cli.session import talk  # noqa: PLC0415
 
     talk(bootstrap, timeout, lambda admin: admin.cancel_delay(message))

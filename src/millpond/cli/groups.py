@@ -10,6 +10,7 @@ import typer
 from typer import Argument, Option
 
 from millpond.cli.completions import group_names
+from millpond.cli.confirming import Yes, confirm
 from millpond.cli.options import HERE, Bootstrap, DryRun, Output, Sets, Shown, Timeout, Unsets, changes, examples
 from millpond.cli.showing import Section, show
 
@@ -23,12 +24,12 @@ LAG_COLUMNS = ("topic", "partition", "committed", "end", "lag", "lag_seconds")
 
 @groups.command(name="list", epilog=examples("millpond groups list", "millpond groups list --output json"))
 def list_groups(bootstrap: Bootstrap = HERE, timeout: Timeout = 10.0, output: Shown = Output.TABLE) -> None:
-    """All groups and their states."""
+    """All groups, what they are and their states; a share group is one of a queue."""
     from millpond.cli.session import talk  # noqa: PLC0415
 
     found = talk(bootstrap, timeout, lambda admin: admin.groups())
-    rows = [{"group": group, "state": state} for group, state in found.items()]
-    show({"groups": rows}, output, Section(rows, ("group", "state")) if rows else "there are no groups")
+    rows = [{"group": each.group, "protocol": each.protocol, "state": each.state} for each in found.values()]
+    show({"groups": rows}, output, Section(rows, ("group", "protocol", "state")) if rows else "there are no groups")
 
 
 @groups.command(epilog=examples("millpond groups describe kitchen", "millpond groups describe kitchen --output yaml"))
@@ -57,12 +58,14 @@ def lag(name: Name, bootstrap: Bootstrap = HERE, timeout: Timeout = 10.0, output
     rows = talk(bootstrap, timeout, lambda admin: lag_rows(admin, name))
     behind = [each["lag_seconds"] for each in rows if isinstance(each["lag_seconds"], float)]
     messages = sum(each["lag"] for each in rows if isinstance(each["lag"], int))
+    begun = sum(each["committed"] is None for each in rows)
     document = {"group": name, "lag": messages, "lag_seconds": max(behind, default=None), "partitions": rows}
     show(
         document,
         output,
         Section(rows, LAG_COLUMNS) if rows else "it has committed nothing",
-        f"{messages} message{'' if messages == 1 else 's'} behind, the oldest for {max(behind, default=0.0):g} s",
+        f"{messages} message{'' if messages == 1 else 's'} behind, the oldest for {max(behind, default=0.0):g} s"
+        + (f"; nothing is committed of {begun} partition{'' if begun == 1 else 's'}" if begun else ""),
     )
 
 
@@ -141,9 +144,16 @@ def reset(
     )
 
 
-@groups.command(epilog=examples("millpond groups delete kitchen"))
-def delete(name: Name, bootstrap: Bootstrap = HERE, timeout: Timeout = 10.0, output: Shown = Output.TABLE) -> None:
+@groups.command(epilog=examples("millpond groups delete kitchen", "millpond groups delete kitchen --yes"))
+def delete(
+    name: Name,
+    yes: Yes = False,
+    bootstrap: Bootstrap = HERE,
+    timeout: Timeout = 10.0,
+    output: Shown = Output.TABLE,
+) -> None:
     """Delete a group and its offsets, while nobody is in it."""
+    confirm(f"Delete group {name} and its offsets?", yes)
     from millpond.cli.session import talk  # noqa: PLC0415
 
     talk(bootstrap, timeout, lambda admin: admin.delete_group(name))

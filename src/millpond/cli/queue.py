@@ -83,7 +83,7 @@ def send(
         ],
         "delay_ms": None if delay is None else parse_span("--delay", delay),
         "deliver_at": at if at is None or not at.isdigit() else int(at),
-        "priority": int(priority) if priority is not None and priority.isdigit() else priority,
+        "priority": None if priority is None else _priority(priority),
         "ttl_ms": None if ttl is None else parse_span("--ttl", ttl),
     }
     sent: list[dict[str, Any]] = []
@@ -253,6 +253,18 @@ def redrive(
             if sent < portion:
                 break
     show({"redriven": redriven}, output, f"{redriven} message{'' if redriven == 1 else 's'} sent back to {topic}")
+
+
+def _priority(text: str) -> str | int:
+    """Looked at here, so that nobody types messages before it is refused."""
+    if text in ("high", "normal", "low"):
+        return text
+    if len(text) == 1 and text.isdecimal():
+        return int(text)
+    raise InvalidSetting(
+        f"--priority is {text[:80]!r}; allowed is high, normal or low, or a number from 9, the highest, to 0; "
+        "write for instance --priority high"
+    )
 
 
 def _door(http: str, topic: str, timeout: float) -> Any:  # noqa: ANN401

@@ -3,11 +3,11 @@
 Driven by topics.py.
 """
 
-from base64 import urlsafe_b64encode
 from dataclasses import asdict
 from typing import Self
 
 from millpond.client import Admin, TopicPartition
+from millpond.model.ids import topic_id_text
 from millpond.model.values import dataclass
 
 
@@ -35,7 +35,7 @@ class TopicState:
         settings = await admin.topic_configs(name)
         return cls(
             name,
-            urlsafe_b64encode(found.topic_id).decode().rstrip("="),
+            topic_id_text(found.topic_id),
             found.is_internal,
             partitions,
             {key: each.value for key, each in settings.items() if not each.is_default},

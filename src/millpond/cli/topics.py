@@ -4,13 +4,13 @@ millpond topics create orders --partitions 3
 millpond topics describe orders --output json
 """
 
-import sys
 from typing import Annotated
 
 import typer
 from typer import Argument, Option
 
 from millpond.cli.completions import topic_names
+from millpond.cli.confirming import Yes, confirm
 from millpond.cli.options import HERE, Bootstrap, DryRun, Output, Sets, Shown, Timeout, Unsets, changes, examples, pairs
 from millpond.cli.showing import Section, show
 from millpond.model.errors import TopicAlreadyExists, UnknownTopicOrPartition
@@ -168,14 +168,13 @@ def add_partitions(
 def delete(
     names: Annotated[list[str], Argument(help="The topics.", metavar="TOPIC...", autocompletion=topic_names)],
     if_exists: Annotated[bool, Option("--if-exists", help="Be content where one is not there.")] = False,
-    yes: Annotated[bool, Option("--yes", "-y", help="Do not ask; without a terminal nobody is asked.")] = False,
+    yes: Yes = False,
     bootstrap: Bootstrap = HERE,
     timeout: Timeout = 10.0,
     output: Shown = Output.TABLE,
 ) -> None:
     """Delete topics and everything in them."""
-    if not yes and sys.stdin is not None and sys.stdin.isatty():
-        typer.confirm(f"Delete {', '.join(names)} and everything in it?", abort=True, err=True)
+    confirm(f"Delete {', '.join(names)} and everything in it?", yes)
     from millpond.cli.session import talk  # noqa: PLC0415
     from millpond.client import Admin  # noqa: PLC0415
 

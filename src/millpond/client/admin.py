@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Final, Literal, Self, TypeVar
 
 from millpond.client.admin_delays import DELAY_SETTING, DelayAdmin, DelayPage
-from millpond.client.admin_groups import GroupDescription, Groups, PartitionLag, Target
+from millpond.client.admin_groups import GroupDescription, GroupListing, Groups, PartitionLag, Target
 from millpond.client.cluster import Cluster
 from millpond.client.offsets import EARLIEST, LATEST, offsets_at
 from millpond.client.refusals import NONE, refusal
@@ -334,18 +334,20 @@ class Admin:
 
     # Groups
 
-    async def groups(self) -> dict[str, str]:
-        """Every group and its state."""
+    async def groups(self) -> dict[str, GroupListing]:
+        """Every group, by name, with its state; also those of queues that nobody ever joined."""
         return await self._try(self._groups.listed)
 
     async def describe_group(self, group: str) -> GroupDescription:
         return await self._try(lambda: self._groups.describe(group))
 
     async def group_offsets(self, group: str) -> dict[TopicPartition, Offset]:
+        """What it has committed; of a queue's group, the first messages that it is not done with."""
         return await self._try(lambda: self._groups.offsets(group))
 
     async def group_lag(self, group: str) -> list[PartitionLag]:
-        """How far it is behind, in messages and seconds, in each partition it has committed an offset of."""
+        """How far it is behind, in messages and seconds, in each partition that it has committed an offset of,
+        or that a member has."""
         return await self._try(lambda: self._groups.lag(group))
 
     async def reset_group(

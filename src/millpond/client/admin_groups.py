@@ -59,6 +59,14 @@ class MemberInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupListing:
+    group: str
+    state: str
+    protocol: str
+    """consumer, share or classic."""
+
+
+@dataclass(frozen=True, slots=True)
 class GroupDescription:
     group: str
     state: str
@@ -70,7 +78,8 @@ class GroupDescription:
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
     at: TopicPartition
-    committed: Offset
+    committed: Offset | None
+    """None where a member has the partition, and nothing is committed of it yet."""
     start: Offset
     """What lies before it is gone, and not waited for."""
     end: Offset
@@ -78,12 +87,9 @@ class PartitionLag:
     """The age of the oldest message that is not committed; 0 where all are, None where nobody could say."""
 
     @property
-    def messages(self) -> int:
-        return max(0, self.end - self.next_offset)
-
-    @property
-    def next_offset(self) -> Offset:
-        return max(self.committed, self.start)
+    def messages(self) -> int | None:
+        """None where nothing is committed: where a member begins then, only it knows."""
+        return None if self.committed is None else max(0, self.end - max(self.committed, self.start))
 
 
 class Groups:
@@ -99,14 +105,18 @@ class Groups:
         if code:
             raise refusal(code, reason, of=f"group {group}")
 
-    async def listed(self) -> dict[str, str]:
+    async def listed(self) -> dict[str, GroupListing]:
         await self._cluster.refresh()
-        found: dict[str, str] = {}
+        found: dict[str, GroupListing] = {}
         for node in list(self._cluster.view.brokers):
             answer = await self._cluster.ask(ListGroupsRequest(), ListGroupsResponse, node=node)
             if answer.error_code:
                 raise refusal(answer.error_code, None, of=f"groups of broker {node}")
-            found.update((each.group_id, each.group_state) for each in answer.groups)
+            for each in answer.groups:
+                # A broker that is too old to tell knows one kind only.
+                found[each.group_id] = GroupListing(
+                    each.group_id, each.group_state, each.group_type.lower() or "classic"
+                )
         return dict(sorted(found.items()))
 
     async def describe(self, group: str) -> GroupDescription:
@@ -182,6 +192,9 @@ class Groups:
         )
 
     async def offsets(self, group: str) -> dict[TopicPartition, Offset]:
+        return await self._committed(group) or await self._share_offsets(group)
+
+    async def _committed(self, group: str) -> dict[TopicPartition, Offset]:
         asked = OffsetFetchRequestGroup(group_id=group, topics=None)
         request = OffsetFetchRequest(group_id=group, topics=None, groups=[asked])
         answer = await self._ask(group, request, OffsetFetchResponse)
@@ -212,12 +225,12 @@ class Groups:
         }
 
     async def lag(self, group: str) -> list[PartitionLag]:
-        committed = await self.offsets(group) or await self._share_offsets(group)
-        if not committed:
-            await self.describe(group)  # raises where there is no such group
-            return []
-        starts = await offsets_at(self._cluster, dict.fromkeys(committed, EARLIEST))
-        ends = await offsets_at(self._cluster, dict.fromkeys(committed, LATEST))
+        committed = await self.offsets(group)
+        described = await self.describe(group)  # raises where there is no such group
+        begun = {at for member in described.members for at in member.assigned} - committed.keys()
+        places = sorted({*committed, *begun})
+        starts = await offsets_at(self._cluster, dict.fromkeys(places, EARLIEST))
+        ends = await offsets_at(self._cluster, dict.fromkeys(places, LATEST))
         unread = {at: max(offset, starts[at]) for at, offset in committed.items()}
         behind = {at: offset for at, offset in unread.items() if offset < ends[at]}
         written = await written_at(self._cluster, behind)
@@ -225,10 +238,10 @@ class Groups:
 
         def seconds(at: TopicPartition) -> float | None:
             if at not in behind:
-                return 0.0
+                return 0.0 if at in committed else None
             return max(0, now_ms - written[at]) / 1000 if at in written else None
 
-        return [PartitionLag(at, committed[at], starts[at], ends[at], seconds(at)) for at in sorted(committed)]
+        return [PartitionLag(at, committed.get(at), starts[at], ends[at], seconds(at)) for at in places]
 
     async def reset(
         self, group: str, to: Target, *, topics: Collection[str] | None, dry_run: bool
@@ -240,7 +253,7 @@ class Groups:
         return wanted
 
     async def _wanted(self, group: str, to: Target, topics: Collection[str] | None) -> dict[TopicPartition, Offset]:
-        committed = await self.offsets(group) or await self._share_offsets(group)
+        committed = await self.offsets(group)
         if topics is None:
             places = list(committed)
         else:

@@ -135,6 +135,9 @@ class ShareSession:
             for record in decode_batch(data, position)
             if record.offset in attempts
         ]
+        if part.delivery_order:
+            places = _places(part)
+            found.sort(key=lambda got: places.get(got.record.offset, 0))
         for offset in attempts:  # nothing is there
             self.tell(number, offset, GAP).add_done_callback(_forget)
         return found
@@ -250,6 +253,17 @@ def runs_of(kinds: Mapping[int, int]) -> list[tuple[int, int, int]]:
         else:
             runs.append((offset, offset, kind))
     return runs
+
+
+def _places(part: fetching.PartitionData) -> dict[int, int]:
+    """When each offset's turn is, as the broker gave them out; those of a run are in order by themselves."""
+    runs = part.acquired_records
+    return {
+        offset: place
+        for place, number in enumerate(part.delivery_order)
+        if 0 <= number < len(runs)
+        for offset in range(runs[number].first_offset, runs[number].last_offset + 1)
+    }
 
 
 def _fetched(topic_id: bytes, partitions: Sequence[int]) -> list[fetching.FetchTopic]:

@@ -3,6 +3,7 @@
 Pure. Imported everywhere.
 """
 
+from base64 import urlsafe_b64encode
 from typing import NamedTuple, NewType
 
 Offset = NewType("Offset", int)
@@ -30,3 +31,8 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+def topic_id_text(topic_id: bytes) -> str:
+    """As Kafka's tools write it, and every door of ours: 22 characters. What is on disk has it in hexadecimal."""
+    return urlsafe_b64encode(topic_id).decode().rstrip("=")

@@ -25,6 +25,8 @@ def test_a_group_is_listed_described_measured_moved_and_deleted(broker: InProces
         consumer.commit()
         described = door.groups.DescribeGroup(wire.DescribeGroupRequest(group="desk"), timeout=SECONDS_MAX)
         (member,) = described.members
+        (part,) = door.groups.GetLag(wire.GetLagRequest(group="desk"), timeout=SECONDS_MAX).partitions
+        assert part.HasField("committed_offset")
         assert (described.state, described.protocol) == ("Stable", "consumer")
         assert list(member.assigned) == [messages_pb2.Partition(topic="letters", partition=0)]
         with refused(grpc.StatusCode.FAILED_PRECONDITION, "group_not_empty"):
@@ -37,7 +39,7 @@ def test_a_group_is_listed_described_measured_moved_and_deleted(broker: InProces
     assert (lag.messages, part.committed_offset, part.end_offset, part.messages) == (6, 4, 10, 6)
     assert lag.seconds == part.seconds >= 5
     listed = door.groups.ListGroups(wire.ListGroupsRequest(), timeout=SECONDS_MAX).groups
-    assert wire.GroupSummary(group="desk", state="Empty") in listed
+    assert wire.GroupSummary(group="desk", state="Empty", protocol="consumer") in listed
     assert reset(door, shift=-1, dry_run=True) == [("letters", 0, 3)]
     assert reset(door, latest=True) == [("letters", 0, 10)]
     offsets = messages_pb2.Commit(offsets=[messages_pb2.Committed(topic="letters", partition=0, offset=7)])

@@ -1,8 +1,12 @@
 """The Topics service."""
 
+from base64 import b64decode
+
 import grpc
 
 from millpond.api.grpc.proto.millpond.v1 import topics_pb2 as wire
+from millpond.client.blocking import Admin
+from millpond.testing.broker import InProcessBroker
 from tests.api.grpc.asking import SECONDS_MAX, Door, refused
 
 
@@ -19,6 +23,13 @@ def test_a_topic_is_created_described_listed_and_deleted(door: Door) -> None:
     door.topics.DeleteTopic(wire.DeleteTopicRequest(name="life"), timeout=SECONDS_MAX)
     with refused(grpc.StatusCode.NOT_FOUND, "unknown_topic_or_partition", naming="life"):
         door.topics.DescribeTopic(wire.DescribeTopicRequest(name="life"), timeout=SECONDS_MAX)
+
+
+def test_a_topics_id_is_written_as_kafkas_tools_write_it(door: Door, broker: InProcessBroker) -> None:
+    made = door.topics.CreateTopic(wire.CreateTopicRequest(name="known-by-id"), timeout=SECONDS_MAX)
+    with Admin(broker.bootstrap) as admin:
+        assert b64decode(made.topic_id + "==", altchars=b"-_") == admin.describe_topic("known-by-id").topic_id
+    assert len(made.topic_id) == 22
 
 
 def test_what_cannot_be_created_is_refused(door: Door) -> None:

@@ -87,7 +87,9 @@ def test_a_member_may_ask_any_broker(three: Three) -> None:
     assert three.door(2).done("POST", "/commit", {**me, "offsets": positions}) == {"committed": 3}
     for node in NODES:
         door = three.door(node)
-        assert {"group": "roamers", "state": "Stable"} in door.done("GET", "/api/v1/groups")["groups"]
+        assert {"group": "roamers", "protocol": "consumer", "state": "Stable"} in door.done("GET", "/api/v1/groups")[
+            "groups"
+        ]
         assert door.done("GET", "/api/v1/groups/roamers/lag")["messages"] == 0
 
 

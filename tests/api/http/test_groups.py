@@ -114,7 +114,9 @@ def test_a_group_is_listed_described_reset_and_deleted(broker: InProcessBroker, 
     one = "/api/v1/groups/looked-after"
     member = Member(door, "looked-after", "looked-after")
     member.commit([{"topic": "looked-after", "partition": 0, "offset": 4}])
-    assert {"group": "looked-after", "state": "Stable"} in door.done("GET", "/api/v1/groups")["groups"]
+    assert {"group": "looked-after", "state": "Stable", "protocol": "consumer"} in door.done("GET", "/api/v1/groups")[
+        "groups"
+    ]
     (described,) = door.done("GET", one)["members"]
     assert described["assigned_partitions"] == [{"topic": "looked-after", "partition": 0}]
     assert door.post(f"{one}/offsets", {"to": "earliest"}).code == "group_not_empty"
@@ -146,6 +148,11 @@ def test_a_group_is_listed_described_reset_and_deleted(broker: InProcessBroker, 
 def test_lag_is_in_messages_and_in_seconds(broker: InProcessBroker, door: Door) -> None:
     fill(broker, door, "late", 3)
     member = Member(door, "late", "late")
+    found = door.done("GET", "/api/v1/groups/late/lag")
+    assert (found["messages"], found["seconds"]) == (0, None)
+    assert found["partitions"] == [
+        {"topic": "late", "partition": 0, "committed_offset": None, "end_offset": 3, "messages": None, "seconds": None}
+    ]
     member.commit([{"topic": "late", "partition": 0, "offset": 1}])
     broker.clock.advance(5_000)
     member.beat()

@@ -66,6 +66,22 @@ def values(messages: list[dict[str, Any]]) -> set[str]:
     return {each["value"] for each in messages}
 
 
+def test_whoever_is_asked_lists_groups_that_only_ever_came_by_http(three: Three) -> None:
+    make(three, "unjoined")
+    produce(three, "unjoined", 0, "a")
+    wish = {"group": "strangers", "max": 1, "wait_ms": 10_000}
+    three.door(min(NODES)).done("POST", "/api/v1/queues/unjoined/receive", wish)
+    for node in three.brokers:
+        listed = three.door(node).done("GET", "/api/v1/groups")["groups"]
+        assert [each for each in listed if each["group"] == "strangers"] == [
+            {"group": "strangers", "protocol": "share", "state": "Empty"}
+        ]
+        assert three.door(node).done("GET", "/api/v1/groups/strangers")["protocol"] == "share"
+    assert three.door(max(NODES)).done("DELETE", "/api/v1/groups/strangers") == {"deleted": "strangers"}
+    for node in three.brokers:
+        assert three.door(node).get("/api/v1/groups/strangers").code == "group_not_found"
+
+
 def test_whoever_is_asked_hands_out_and_settles_what_any_of_them_leads(three: Three) -> None:
     leaders = make(three, "everywhere")
     assert set(leaders.values()) == set(NODES)

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.admin._resource import ResourceType
@@ -126,6 +127,27 @@ def test_many_are_sent_as_an_object_and_headers_may_be_one(queue: Queue) -> None
     assert first["headers"] == [{"name": "h", "value": "1"}, {"name": "i", "value": "2"}]
     assert (second["value"], second["headers"]) == ("b", [])
     assert queue.door.done("POST", f"{queue.path}/messages", {"messages": []}) == {"messages": []}
+
+
+def test_what_waits_of_a_batch_leaves_no_gaps_for_consumers(broker: InProcessBroker, door: Door) -> None:
+    """A Kafka client puts into one batch what is for now and what is for later."""
+    broker.create_topic("gaps", configs={"millpond.delay": "on"})
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 1_000})
+    later: dict[str, str | bytes | None] = {"millpond-delay-ms": "3600000"}
+    for number in range(6):
+        producer.produce("gaps", b"%d" % number, headers=later if number in (0, 1, 3, 5) else None)
+    assert producer.flush(30) == 0
+    queue = Queue(broker, door, "gaps")
+    assert queue.stats()["ready"] == 2
+    (first,) = queue.receive(max=1)
+    assert (first["value"], queue.stats()["ready"]) == ("2", 1)
+    (second,) = queue.receive(max=5)
+    assert second["value"] == "4"
+    assert queue.receive(max=5) == []
+    assert queue.stats() == {"ready": 0, "in_flight": 2, "waiting": 0, "dying": 0}
+    queue.say("ack", first, second)
+    broker.clock.advance(3_600_000)
+    assert sorted(each["value"] for each in queue.receive(max=6, wait_ms=10_000)) == ["0", "1", "3", "5"]
 
 
 def test_higher_priorities_come_first_without_any_setting(queue: Queue) -> None:

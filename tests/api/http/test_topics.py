@@ -1,7 +1,10 @@
 """/api/v1/topics and /api/v1/cluster."""
 
+from base64 import b64decode
+
 import pytest
 
+from millpond.client.blocking import Admin
 from millpond.testing.broker import InProcessBroker
 from tests.api.http.asking import Door
 
@@ -25,6 +28,13 @@ def test_a_topic_from_its_making_to_its_end(door: Door) -> None:
 
     assert door.done("DELETE", "/api/v1/topics/life") == {"deleted": "life"}
     assert door.get("/api/v1/topics/life").code == "unknown_topic_or_partition"
+
+
+def test_a_topics_id_is_written_as_kafkas_tools_write_it(door: Door, broker: InProcessBroker) -> None:
+    made = door.done("POST", "/api/v1/topics", {"name": "known-by-id"})
+    with Admin(broker.bootstrap) as admin:
+        assert b64decode(made["topic_id"] + "==", altchars=b"-_") == admin.describe_topic("known-by-id").topic_id
+    assert len(made["topic_id"]) == 22
 
 
 def test_a_setting_is_a_text_a_number_or_true(door: Door) -> None:

@@ -13,6 +13,7 @@ from millpond.core.delivery import delay_rows
 from millpond.core.delivery.delay_rows import DelayRows
 from millpond.core.delivery.delays import Delays
 from millpond.core.delivery.parked_format import (
+    Aside,
     Cancelled,
     Carried,
     CheckpointPart,
@@ -21,6 +22,7 @@ from millpond.core.delivery.parked_format import (
     Parked,
     Rescheduled,
     Shelved,
+    aside_batch,
     cancelled_batch,
     carried_batch,
     checkpoint_batch,
@@ -39,6 +41,7 @@ from millpond.protocol.records import (
     check_batch,
     decode_batch,
     encode_batch,
+    encode_survivors,
     parse_header,
     stamp,
 )
@@ -90,6 +93,26 @@ class DelaysAgainstADictionary(RuleBasedStateMachine):
         ids = range(base, base + len(dues))
         self.waiting |= dict(zip(ids, dues, strict=True))
         self.recurring |= set(ids) if recurs else set()
+
+    @rule(delays=st.lists(st.none() | DELAYS, min_size=2, max_size=5))
+    def put_aside(self, delays: list[int | None]) -> None:
+        """Of a batch that is not delayed as a whole."""
+        records = decode_batch(encode_batch([NewRecord(b"z", timestamp=TimestampMs(1)) for _ in delays]))
+        wanted = {1 + self.next_offset + at: self.now + each for at, each in enumerate(delays) if each is not None}
+        if not 0 < len(wanted) < len(delays):
+            return
+        rest = encode_survivors(
+            [each for each, delay in zip(records, delays, strict=True) if delay is None],
+            of=parse_header(encode_batch([NewRecord(b"z", timestamp=TimestampMs(1)) for _ in delays])),
+        )
+        aside = records[: len(wanted)]
+        note = aside_batch(
+            aside, list(wanted), list(wanted.values()), rest=parse_header(rest), codec=Codec.NONE, now=self.now
+        )
+        self.tell(note)
+        self.log.append((self.next_offset, rest))
+        self.next_offset += len(delays)
+        self.waiting |= wanted
 
     @rule(step=DELAYS, count_max=st.integers(1, 6), fails=st.booleans())
     def deliver(self, step: int, count_max: int, fails: bool) -> None:
@@ -166,8 +189,8 @@ class DelaysAgainstADictionary(RuleBasedStateMachine):
         self.checkpoint = iter(())  # the next leader does not go on with it
         self.machine = Delays()
         for fact in facts[begin:]:
-            assert fact is not None
-            self.machine.apply(fact)
+            if fact is not None:  # else it is the rest of a batch
+                self.machine.apply(fact)
         while not self.machine.wind(self.now, work_max=work_max):
             pass
 
@@ -306,3 +329,8 @@ def test_a_parked_batch_holds_what_its_producer_sent() -> None:
     found = fact_of(carried, 0, check_batch(carried))
     assert isinstance(found, Carried)
     assert (found.ids.tolist(), found.dues.tolist()) == ([7, 3], [5, -6])
+    aside = aside_batch(decode_batch(sent), [3, 7], [5, -6], rest=header, codec=Codec.NONE, now=4)
+    put = fact_of(aside, 0, check_batch(aside))
+    assert isinstance(put, Aside)
+    assert (put.ids.tolist(), put.dues.tolist(), put.rest_checksum) == ([3, 7], [5, -6], header.crc)
+    assert [each.value for each in decode_batch(put.batch)] == [b"a", b"b"]

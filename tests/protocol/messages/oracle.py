@@ -17,7 +17,7 @@ from kio.serial import entity_reader, entity_writer
 from kio.serial._implicit_defaults import get_tagged_field_default
 
 from millpond.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
-from millpond.protocol.messages.fields import Field, Kind, Message, fields_of
+from millpond.protocol.messages.fields import OWN_TAGS, Field, Kind, Message, fields_of
 from millpond.protocol.messages.registry import APIS, OWN_KEYS_FROM
 
 EMBEDDED: dict[type[Message], str] = {
@@ -106,7 +106,7 @@ def struct_in(annotation: Any) -> Any:  # noqa: ANN401
 
 
 class Maker:
-    """Random messages: every field that the version has is set, one that may be null sometimes is."""
+    """Random messages: every field of Kafka's that the version has is set, one that may be null sometimes is."""
 
     def __init__(self, seed: int, *, length_max: int = 4) -> None:
         self._rng = random.Random(seed)
@@ -115,7 +115,7 @@ class Maker:
     def message(self, declared: type[Any], version: int) -> Any:  # noqa: ANN401
         values = {}
         for field in fields_of(declared):
-            if field.is_in(version):
+            if field.is_in(version) and (field.tag or 0) < OWN_TAGS:
                 values[field.name] = self._value(field, version)
         return declared(**values)
 

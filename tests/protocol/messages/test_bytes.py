@@ -1,6 +1,6 @@
 """Byte for byte what Kafka's own definitions give: every class, every version, both ways."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
@@ -9,6 +9,12 @@ from millpond.protocol.messages.compiler import decode, encode
 from millpond.protocol.messages.fields import Message
 from millpond.protocol.messages.headers import response_encoder, response_header_version
 from millpond.protocol.messages.registry import APIS
+from millpond.protocol.messages.share_fetch import (
+    AcquiredRecords,
+    PartitionData,
+    ShareFetchableTopicResponse,
+    ShareFetchResponse,
+)
 from tests.protocol.messages.oracle import Maker, all_messages, kio_bytes, kio_class, kio_read, name_of, to_kio
 
 MESSAGES_PER_VERSION = 8
@@ -17,6 +23,18 @@ every_message = pytest.mark.parametrize(("declared", "version"), all_messages(),
 
 def joined(message: Message, version: int) -> bytes:
     return b"".join(encode(message, version))
+
+
+def answer_with(part: PartitionData) -> ShareFetchResponse:
+    return ShareFetchResponse(responses=[ShareFetchableTopicResponse(partitions=[part])])
+
+
+def joined_in_answer(part: PartitionData) -> bytes:
+    return joined(answer_with(part), 2)
+
+
+def kio_answer(part: PartitionData) -> Any:  # noqa: ANN401
+    return to_kio(answer_with(part), kio_class(ShareFetchResponse, 2), 2)
 
 
 @every_message
@@ -53,6 +71,17 @@ def test_a_response_is_its_header_and_then_the_message(declared: type[Message], 
     for seed in range(MESSAGES_PER_VERSION):
         message = Maker(seed).message(declared, version)
         assert b"".join(respond(message, 0x7F000001)) == header + joined(message, version), f"seed {seed}"
+
+
+def test_only_where_messages_do_not_come_by_offset_an_answer_has_a_field_that_is_not_kafkas() -> None:
+    """Clients pass over it: tests/interop/test_shares.py."""
+    plain = PartitionData(partition_index=1, acquired_records=[AcquiredRecords(first_offset=1), AcquiredRecords()])
+    assert joined_in_answer(plain) == kio_bytes(kio_answer(plain))
+    ordered = replace(plain, delivery_order=[1, 0])
+    content = joined_in_answer(ordered)
+    assert len(content) > len(joined_in_answer(plain))
+    (decoded,) = decode(ShareFetchResponse, memoryview(content), 2)[0].responses[0].partitions
+    assert decoded.delivery_order == [1, 0]
 
 
 @pytest.mark.slow

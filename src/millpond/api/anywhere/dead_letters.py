@@ -21,6 +21,7 @@ from millpond.broker.drivers.queue_partition import KIND, Want
 from millpond.broker.node import Node
 from millpond.broker.operations import queues
 from millpond.broker.operations.dead_letters import LETTER_TTL, PREFIX, SUFFIX
+from millpond.broker.operations.queue_groups import REDRIVES
 from millpond.core.delivery.delay_headers import ASKING, TOLD
 from millpond.core.delivery.headers import TTL_MS, find
 from millpond.core.delivery.states import Outcome
@@ -33,7 +34,6 @@ LETTERS_MAX: Final = 1_000
 REDRIVE_MAX: Final = 10_000
 AT_A_TIME: Final = 500
 LOCK_MS: Final = 60_000
-REDRIVES: Final = "millpond.redrive"
 PAST: Final = ASKING | TOLD
 """Headers of a delay that is over."""
 CURSOR: Final = "[0-9]{1,10}[.][0-9]{1,18}"

@@ -20,7 +20,9 @@ class Groups(GroupsServicer):
     ) -> wire.ListGroupsResponse:
         async with self._calls.answering(context):
             found = await self._calls.neighbours.ask_groups(lambda groups: groups.listed())
-            summaries = [wire.GroupSummary(group=name, state=state) for name, state in sorted(found.items())]
+            summaries = [
+                wire.GroupSummary(group=each.group, state=each.state, protocol=each.protocol) for each in found.values()
+            ]
             return wire.ListGroupsResponse(groups=summaries)
 
     async def DescribeGroup(self, request: wire.DescribeGroupRequest, context: Context) -> wire.Group:  # noqa: N802
@@ -47,7 +49,7 @@ class Groups(GroupsServicer):
             found = await self._calls.neighbours.ask_groups(lambda groups: groups.lag(group))
             known = [each.seconds for each in found if each.seconds is not None]
             return wire.GroupLag(
-                messages=sum(each.messages for each in found),
+                messages=sum(each.messages or 0 for each in found),
                 seconds=max(known, default=None if found else 0.0),
                 partitions=[
                     wire.PartitionLag(

@@ -12,6 +12,7 @@ from millpond.core.metadata.configs import describe_topic
 from millpond.core.metadata.controller import UNSPECIFIED, NewTopic, TopicToDelete, create_topics, delete_topics
 from millpond.core.metadata.decisions import Refused
 from millpond.core.metadata.image import Topic
+from millpond.model.ids import topic_id_text
 
 
 class Topics(TopicsServicer):
@@ -67,7 +68,7 @@ class Topics(TopicsServicer):
         found = describe_topic(topic.configs, layers(node.image, node.static, broker=node.node_id))
         return wire.Topic(
             name=topic.name,
-            topic_id=topic.topic_id.hex(),
+            topic_id=topic_id_text(topic.topic_id),
             is_internal=topic.internal,
             partitions=[
                 wire.TopicPartition(

@@ -1,8 +1,9 @@
 """Delayed messages of the partitions this broker leads: parked in the partition's own log, moved to its end when due.
 
-A batch that asks for a delay goes into the log as a control batch, which consumers skip. When a message of it is due,
-the leader appends it as an ordinary record. Cancelling, rescheduling and carrying on are control batches too. So the
-log alone says what waits and what was delivered; whoever leads next reads it there (docs/decisions/0020).
+A batch that asks for a delay goes into the log as a control batch, which consumers skip; of one that asks for some of
+its records only, these do, and the rest comes behind it. When a message is due, the leader appends it as an ordinary
+record. Cancelling, rescheduling and carrying on are control batches too. So the log alone says what waits and what was
+delivered; whoever leads next reads it there (docs/decisions/0020).
 
 Invariant: what the machine knows is what the log says up to its end: a fact is applied in the step in which it was
 appended. Only a leader whose lease holds appends any.
@@ -12,7 +13,7 @@ Driven by partitions.py, which tells of changes, by the use cases, and by timers
 import asyncio
 import struct
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -22,15 +23,18 @@ from millpond.broker.drivers.shelves import Shelves
 from millpond.core.delivery.delay_headers import DELIVER_AT, MARKS, check_cap, plans, schedule_of
 from millpond.core.delivery.delays import Delays, Waiting
 from millpond.core.delivery.parked_format import (
+    Aside,
     Cancelled,
     Carried,
     CheckpointPart,
     Fact,
     Moved,
+    Numbers,
     Parked,
     PlacedPart,
     Rescheduled,
     Shelved,
+    aside_batch,
     cancelled_batch,
     carried_batch,
     checkpoint_batch,
@@ -54,7 +58,7 @@ from millpond.model.errors import (
     RequestTimedOut,
     StorageError,
 )
-from millpond.model.ids import Offset, TopicPartition
+from millpond.model.ids import NO_PRODUCER, Offset, TopicPartition
 from millpond.model.latencies import Latencies
 from millpond.model.limits import MIB
 from millpond.model.ports import Buffer, Clock
@@ -62,10 +66,12 @@ from millpond.protocol.compression import Codec, decompress
 from millpond.protocol.records import (
     HEADER_BYTES,
     LENGTH_END,
+    BatchHeader,
     Record,
     check_batch,
     check_produced,
     decode_batch,
+    encode_survivors,
     iter_batches,
     parse_header,
 )
@@ -167,9 +173,13 @@ class PartitionDelays:
     # Coming in
 
     def append(self, batch: Buffer, *, inflated_bytes_max: int) -> Appended:
-        """A producer's batch: as it is, or parked where any of its records asks for a delay."""
-        dues = self._dues(batch, inflated_bytes_max)
-        if dues is None:
+        """A producer's batch: as it is, or parked where its records ask for a delay."""
+        records = self._records(batch, inflated_bytes_max)
+        dues = [
+            None if each is None else each.signed
+            for each in plans(records, now=self._now(), delay_ms_max=self._shared.delay_ms_max)
+        ]
+        if not any(dues):
             return self._partition.append(batch)
         header = parse_header(batch)
         check_produced(header)
@@ -178,24 +188,48 @@ class PartitionDelays:
         check_size(len(batch), self._partition.config.batch_bytes_max)
         if header.is_transactional:
             raise InvalidRecord("a record of a transaction asks for a delay; send it outside of transactions")
-        appended = self._partition.append(parked_batch(batch, dues, now=self._now()), is_own=True)
+        wanted = array("q", [each for each in dues if each is not None])
+        if len(wanted) < len(dues):
+            delayed = {record.offset for record, due in zip(records, dues, strict=True) if due is not None}
+            return self._put_aside(records, header, delayed, wanted)
+        appended = self._partition.append(parked_batch(batch, wanted, now=self._now()), is_own=True)
         if not appended.is_duplicate:
-            self._shared.facts.parked += len(dues)
-            self._apply(Parked(appended.base_offset, array("q", dues), memoryview(b"")))
-            self._ring()  # what is due at once is in order with what the producer sends next
+            self._parked(Parked(appended.base_offset, wanted, memoryview(b"")))
         return appended
 
-    def _dues(self, batch: Buffer, inflated_bytes_max: int) -> list[int] | None:
+    def _put_aside(
+        self, records: Sequence[Record], header: BatchHeader, delayed: Collection[int], dues: Numbers
+    ) -> Appended:
+        """Those that are delayed, and then the rest, which has the offsets that are told and the producer's numbers. So
+        the note comes first: a batch that is sent again is known by the rest, and must not be without it."""
+        rest = encode_survivors([each for each in records if each.offset not in delayed], of=header)
+        rest_header = parse_header(rest)
+        if header.producer_id != NO_PRODUCER and self._log.producers.find_duplicate(rest_header) is not None:
+            return self._partition.append(rest, rest_header, is_own=True)
+        place = self._log.next_offset
+        ids = array("q", [place + 1 + each - header.base_offset for each in sorted(delayed)])
+        aside = [each for each in records if each.offset in delayed]
+        note = aside_batch(aside, ids, dues, rest=rest_header, codec=header.codec, now=self._now())
+        self._partition.append(note, is_own=True)
+        appended = self._partition.append(rest, rest_header, is_own=True)
+        self._parked(Aside(place, ids, dues, memoryview(b""), rest_header.crc))
+        return appended
+
+    def _parked(self, fact: Parked | Aside) -> None:
+        self._shared.facts.parked += len(fact.dues)
+        self._apply(fact)
+        self._ring()  # what is due at once is in order with what the producer sends next
+
+    def _records(self, batch: Buffer, inflated_bytes_max: int) -> list[Record]:
+        """None of a batch that can hold no delay."""
         header = parse_header(batch)
         data = bytes(batch[HEADER_BYTES : header.size])
         if header.codec is not Codec.NONE:
             check_batch(batch)
             data = decompress(header.codec, memoryview(data), bytes_max=inflated_bytes_max)
         if not any(mark in data for mark in MARKS):
-            return None
-        records = decode_batch(memoryview(batch), inflated_bytes_max=inflated_bytes_max)
-        found = plans(records, now=self._now(), delay_ms_max=self._shared.delay_ms_max)
-        return None if found is None else [each.signed for each in found]
+            return []
+        return decode_batch(memoryview(batch), inflated_bytes_max=inflated_bytes_max)
 
     # Going out
 
@@ -414,13 +448,19 @@ class PartitionDelays:
     async def _read_log(self) -> None:
         at = await self._last_checkpoint()
         scanned = 0
+        aside: Aside | None = None
         while True:
             while at < self._log.next_offset:
                 part = self._log.read(at, bytes_max=SCAN_BYTES)
                 for position, header in iter_batches(part.data):
+                    if aside is not None and header.crc == aside.rest_checksum:
+                        self._machine.apply(aside)
+                    aside = None
                     if is_of_delays(header.attributes):
                         fact = fact_of(part.data, position, header)
-                        if fact is not None:
+                        if isinstance(fact, Aside):
+                            aside = fact
+                        elif fact is not None:
                             self._machine.apply(fact)
                 at = part.next_offset
                 scanned += len(part.data)

@@ -231,9 +231,11 @@ class QueuePartition:
             if batch.header.is_control or batch.header.record_count == 0:
                 ledger.skip(first, last)
                 continue
-            if not want.whole_batches:
-                last = min(last, first + count_left - count - 1)
-            runs = self._unexpired(batch, first, last) if batch.mentioned.ttl else [(first, last)]
+            room = last - first + 1 if want.whole_batches else count_left - count
+            if batch.mentioned.ttl or batch.header.record_count <= batch.header.last_offset_delta:
+                runs = self._runs_there(batch, first, last, room)
+            else:
+                runs = [(first, min(last, first + room - 1))]
             for run_first, run_last in runs:
                 lent = Offer(run_first, run_last, offer.lane)
                 taken.deliveries.extend(ledger.acquire(lent, holder=want.holder, lock_ms=want.lock_ms, now=now))
@@ -243,18 +245,31 @@ class QueuePartition:
                 size += more
         return count, size
 
-    def _unexpired(self, batch: Batch, first: int, last: int) -> list[tuple[int, int]]:
-        """The runs that are left without those messages of a batch that have outlived their time, which is noted."""
+    def _runs_there(self, batch: Batch, first: int, last: int, room: int) -> list[tuple[int, int]]:
+        """The first so many messages of a batch. Not those that have outlived their time, which is noted, nor offsets
+        that have none: what was put aside for later."""
         wall_ms, ttl_ms_max = self._shared.clock.wall_ms(), self._shared.ttl_ms_max
-        runs, at = [], first
+        runs: list[tuple[int, int]] = []
+        at = first
         for each in self._reader.decode(batch.first, batch.content):
-            if first <= each.offset <= last and is_expired(each, wall_ms=wall_ms, ttl_ms_max=ttl_ms_max):
-                self._ledger.expire(each.offset)
-                if each.offset > at:
-                    runs.append((at, each.offset - 1))
-                at = each.offset + 1
+            offset = each.offset
+            if not first <= offset <= last:
+                continue
+            if at < offset:
+                self._ledger.skip(at, offset - 1)
+            at = offset + 1
+            if is_expired(each, wall_ms=wall_ms, ttl_ms_max=ttl_ms_max):
+                self._ledger.expire(offset)
+                continue
+            if runs and runs[-1][1] == offset - 1:
+                runs[-1] = runs[-1][0], offset
+            else:
+                runs.append((offset, offset))
+            room -= 1
+            if not room:
+                return runs
         if at <= last:
-            runs.append((at, last))
+            self._ledger.skip(at, last)
         return runs
 
     def _admit(self) -> bool:

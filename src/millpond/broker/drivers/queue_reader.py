@@ -117,14 +117,19 @@ class QueueReader:
 
 
 def parked_runs(partition: Partition, first: int, end: int) -> Iterator[tuple[int, int]]:
-    """Offsets of notes on delayed messages, where a topic has any; of the first so many batches."""
+    """Offsets of notes on delayed messages, and of those that were put aside of a batch, where a topic has any; of the
+    first so many batches."""
     at, seen = max(first, partition.log.start_offset), 0
     while partition.config.delay and at < end and seen < HEADERS_COUNTED_MAX:
         part = partition.read(Offset(at), bytes_max=LOOKED_AT_BYTES_MAX)
-        for _, header in batches_in(part.data):
+        for content, header in batches_in(part.data):
             seen += 1
             if header.is_control:
                 yield max(at, header.base_offset), min(header.last_offset, end - 1)
+            elif header.record_count <= header.last_offset_delta:
+                there = {each.offset for each in decode_batch(content)}
+                missing = range(max(at, header.base_offset), min(header.last_offset, end - 1) + 1)
+                yield from ((each, each) for each in missing if each not in there)
         if part.next_offset <= at:
             return
         at = part.next_offset

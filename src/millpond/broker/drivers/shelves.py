@@ -8,7 +8,7 @@ from collections import OrderedDict
 from typing import Final
 
 from millpond.broker.drivers.partition import Partition
-from millpond.core.delivery.parked_format import Carried, Parked, Shelved, fact_of
+from millpond.core.delivery.parked_format import Aside, Carried, Parked, Shelved, fact_of
 from millpond.core.delivery.shelf import Shelf
 from millpond.model.errors import LogClosed, LogCorrupted
 from millpond.model.ids import Offset
@@ -57,7 +57,7 @@ class Shelves:
         data = log.read(place, bytes_max=1).data
         header = parse_header(data)
         fact = fact_of(data, 0, header)
-        assert isinstance(fact, Parked | Carried), f"no message is parked at {place} of {log.name}"
+        assert isinstance(fact, Parked | Carried | Aside), f"no message is parked at {place} of {log.name}"
         shelf = self._by_place[place] = Shelf(
             header,
             fact,

@@ -231,7 +231,7 @@ class StateShard:
                 if oldest is not None and log.start_offset == oldest < end:
                     self._apply_and_append(states, states.rewrites(bytes_max=APPEND_BYTES_MAX))
                 cut = log.next_offset if states.oldest is None else states.oldest
-                if cut == log.start_offset:
+                if cut <= log.start_offset:  # each round takes something, or it is the last: nothing in it has to wait
                     break
                 await self._wait_kept(until=None)
                 await log.delete_before(cut)

@@ -97,3 +97,14 @@ async def forget(node: Node, group: str, topics: Iterable[str]) -> dict[str, Mil
             await _tell_leader(node, key, topic)
         answers[name] = None
     return answers
+
+
+async def forget_all(node: Node, group: str) -> bool:
+    """Everything that is kept of its queues; whether there was anything."""
+    kept = await node.states.find(KIND, group=group)
+    await node.states.forget_group(KIND, group)
+    for key in kept:
+        topic = node.image.topics_by_id.get(key.topic_id)
+        if topic is not None:
+            await _tell_leader(node, key, topic)
+    return bool(kept)

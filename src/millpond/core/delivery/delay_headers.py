@@ -51,18 +51,16 @@ class Plan(NamedTuple):
         return -self.due if self.is_recurring else self.due
 
 
-def plans(records: Sequence[Record], *, now: int, delay_ms_max: int) -> list[Plan] | None:
-    """When each record is due, which is now for those that do not say; None where none of them does."""
+def plans(records: Sequence[Record], *, now: int, delay_ms_max: int) -> list[Plan | None]:
+    """When each record is due; None for those that do not say."""
     found = [plan(record.headers, now=now, delay_ms_max=delay_ms_max) for record in records]
-    if not any(found):
-        return None
-    for record in records:
-        if len(record.headers) > HEADERS_PER_RECORD_MAX - _ADDED_MAX:
+    for record, each in zip(records, found, strict=True):
+        if each is not None and len(record.headers) > HEADERS_PER_RECORD_MAX - _ADDED_MAX:
             raise InvalidRecord(
                 f"a delayed record has {len(record.headers)} headers; at most {HEADERS_PER_RECORD_MAX - _ADDED_MAX} "
                 "are taken, since some are added"
             )
-    return [each or Plan(max(now, MOMENT_FIRST)) for each in found]
+    return found
 
 
 def schedule_of(headers: Headers) -> Schedule:

@@ -10,12 +10,13 @@ first, `wind` until it is done, and then `due`.
 """
 
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
 from millpond.core.delivery.delay_rows import DONE, Chunk, DelayRows, Place
 from millpond.core.delivery.parked_format import (
+    Aside,
     Cancelled,
     Carried,
     CheckpointPart,
@@ -71,23 +72,22 @@ class Delays:
             self._since_parts.append(fact)
         match fact:
             case Parked(base_offset, dues):
-                self._add(base_offset, dues)
+                self._add(range(base_offset, base_offset + len(dues)), dues, base_offset)
+            case Aside(place, ids, dues):
+                self._add(ids, dues, place)
             case Carried(place, ids, dues):
                 for id_, due in zip(ids, dues, strict=True):
                     self._carry(id_, due, place)
             case Cancelled(ids):
-                for id_ in ids:
-                    self._change(id_, DONE)
+                self._change_all((id_, DONE) for id_ in ids)
             case Rescheduled(ids, dues):
-                for id_, due in zip(ids, dues, strict=True):
-                    self._change(id_, due)
+                self._change_all(zip(ids, dues, strict=True))
             case Moved(messages):
-                for id_, next_at in messages:
-                    self._change(id_, DONE if next_at is None else -next_at)
+                self._change_all((id_, DONE if next_at is None else -next_at) for id_, next_at in messages)
 
-    def _add(self, base_offset: Offset, dues: Numbers) -> None:
-        ids = range(base_offset, base_offset + len(dues))
-        self._rows.extend(ids, dues, array("q", [base_offset]) * len(dues))
+    def _add(self, ids: Sequence[int], dues: Numbers, place: Offset) -> None:
+        """Behind all that wait."""
+        self._rows.extend(ids, dues, array("q", [place]) * len(dues))
         if self._is_wound:
             for id_, due in zip(ids, dues, strict=True):
                 self._wheel.insert(id_, abs(due))
@@ -100,6 +100,10 @@ class Delays:
         else:
             chunk, row = at
             chunk.places[row] = place
+
+    def _change_all(self, dues: Iterable[tuple[int, int]]) -> None:
+        for id_, due in dues:
+            self._change(id_, due)
 
     def _change(self, id_: int, due: int) -> None:
         at = self._rows.find(id_)

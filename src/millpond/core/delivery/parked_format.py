@@ -3,19 +3,28 @@
 A control batch holds one record. Its key has Kafka's form, so that every client knows it for a control record, and a
 type of our own, so that none makes anything of it:
 
-    key    i16 0, i16 type     19713 parked, 19714 carried, 19715 cancelled, 19716 rescheduled, 19717 checkpoint
+    key    i16 0, i16 type     19713 parked, 19714 carried, 19715 cancelled, 19716 rescheduled, 19717 checkpoint,
+                               19718 put aside
 
     value  parked       u8 1, i64 now, i32 n, n * i64 due, the producer's batch as it was sent
            carried      u8 1, i32 n, n * i64 id, n * i64 due, a batch of these n records
            cancelled    u8 1, i32 n, n * i64 id
            rescheduled  u8 1, i32 n, n * i64 id, n * i64 due
            checkpoint   u8 1, i32 part, i32 parts, i32 n, n * i64 id, n * i64 due, n * i64 place
+           put aside    u8 1, u32 checksum, i32 n, n * i64 id, n * i64 due, a batch of these n records
 
 All big-endian. An id is the offset that the producer was told. A due moment is milliseconds since 1970, negative for
 a schedule that goes on. A place is the offset of the control batch that holds the record now.
 
 A parked batch covers as many offsets as it has records, and keeps its producer's id, epoch and sequence: so a batch
-that is sent again is known again. The others cover one offset. A checkpoint says what waited at its first part; other
+that is sent again is known again. The others cover one offset.
+
+Of a batch that asks for a delay of some of its records only, these are put aside. What is left of it comes right behind
+that note, as a batch that lacks them: it covers all offsets of the producer's, and keeps its numbers. A note counts
+only if the next batch is the one with that checksum; otherwise the two were not both written, and the producer has not
+been answered.
+
+A checkpoint says what waited at its first part; other
 batches may lie between its parts, so that nobody waits for it.
 
 A batch of messages that came due is like any other, but for attribute bit 14, which no client may set, and headers that
@@ -49,7 +58,7 @@ from millpond.protocol.records import (
 from millpond.protocol.records.encode import seal
 from millpond.protocol.records.header import CONTROL, LOG_APPEND_TIME, MAGIC, MOVED
 
-PARKED, CARRIED, CANCELLED, RESCHEDULED, CHECKPOINT = 19713, 19714, 19715, 19716, 19717
+PARKED, CARRIED, CANCELLED, RESCHEDULED, CHECKPOINT, ASIDE = 19713, 19714, 19715, 19716, 19717, 19718
 FORMAT: Final = 1
 
 Numbers: TypeAlias = "array[int]"
@@ -61,6 +70,7 @@ _KEY_WITHIN_BYTES: Final = 16
 _PARKED: Final = struct.Struct("!Bqi")
 _COUNTED: Final = struct.Struct("!Bi")
 _CHECKPOINT: Final = struct.Struct("!Biii")
+_ASIDE: Final = struct.Struct("!BIi")
 
 
 class Parked(NamedTuple):
@@ -75,6 +85,15 @@ class Carried(NamedTuple):
     ids: Numbers
     dues: Numbers
     batch: memoryview
+
+
+class Aside(NamedTuple):
+    place: Offset
+    ids: Numbers
+    dues: Numbers
+    batch: memoryview
+    rest_checksum: int
+    """Of the batch behind it, without which it does not count."""
 
 
 class Cancelled(NamedTuple):
@@ -121,7 +140,7 @@ class Shelved(NamedTuple):
         )
 
 
-Fact = Parked | Carried | Cancelled | Rescheduled | CheckpointPart | Moved
+Fact = Parked | Carried | Aside | Cancelled | Rescheduled | CheckpointPart | Moved
 
 
 # Writing
@@ -137,10 +156,22 @@ def parked_batch(batch: Buffer, dues: Iterable[int], *, now: int) -> bytes:
 def carried_batch(
     records: Sequence[Record], ids: Sequence[int], dues: Sequence[int], *, codec: Codec, now: int
 ) -> bytes:
-    inner = encode_batch(
+    value = _COUNTED.pack(FORMAT, len(ids)) + _columns(ids, dues) + _together(records, codec)
+    return _control(CARRIED, value, now=now)
+
+
+def aside_batch(
+    records: Sequence[Record], ids: Sequence[int], dues: Sequence[int], *, rest: BatchHeader, codec: Codec, now: int
+) -> bytes:
+    """`rest` is of what is left of the producer's batch, as it will be appended next."""
+    value = _ASIDE.pack(FORMAT, rest.crc, len(ids)) + _columns(ids, dues) + _together(records, codec)
+    return _control(ASIDE, value, now=now)
+
+
+def _together(records: Sequence[Record], codec: Codec) -> bytes:
+    return encode_batch(
         [NewRecord(each.value, each.key, each.timestamp, each.headers) for each in records], codec=codec
     )
-    return _control(CARRIED, _COUNTED.pack(FORMAT, len(ids)) + _columns(ids, dues) + inner, now=now)
 
 
 def cancelled_batch(ids: Sequence[int], *, now: int) -> bytes:
@@ -219,7 +250,7 @@ def fact_of(buffer: Buffer, position: int, header: BatchHeader) -> Fact | None:
     if record.key is None or record.value is None or len(record.key) < _KEY.size:
         return None
     version, kind = _KEY.unpack_from(record.key)
-    if version != 0 or not PARKED <= kind <= CHECKPOINT:
+    if version != 0 or not PARKED <= kind <= ASIDE:
         return None
     if record.value[0] != FORMAT:
         raise InvalidRecord(f"a note on delays at offset {record.offset} has format {record.value[0]}, not {FORMAT}")
@@ -235,6 +266,10 @@ def _fact(kind: int, offset: Offset, value: memoryview) -> Fact:
         _, part, parts, count = _CHECKPOINT.unpack_from(value)
         (ids, dues, places), _ = _numbers(value[_CHECKPOINT.size :], count, 3)
         return CheckpointPart(part, parts, ids, dues, places)
+    if kind == ASIDE:
+        _, checksum, count = _ASIDE.unpack_from(value)
+        (ids, dues), rest = _numbers(value[_ASIDE.size :], count, 2)
+        return Aside(offset, ids, dues, rest, checksum)
     _, count = _COUNTED.unpack_from(value)
     columns, rest = _numbers(value[_COUNTED.size :], count, 1 if kind == CANCELLED else 2)
     if kind == CANCELLED:

@@ -14,7 +14,7 @@ from typing import Final
 
 from crc32c import crc32c
 
-from millpond.core.delivery.parked_format import Carried, Parked, Shelved
+from millpond.core.delivery.parked_format import Aside, Carried, Parked, Shelved
 from millpond.protocol.compression import Codec, decompress
 from millpond.protocol.records import HEADER_BYTES, BatchHeader, kernel, parse_header
 
@@ -31,7 +31,13 @@ class Shelf:
     __slots__ = ("_begin", "_checksums", "_header", "_ids", "_inflated", "_starts", "codec", "position")
 
     def __init__(
-        self, control: BatchHeader, fact: Parked | Carried, *, position: int, verify: bool, inflated_bytes_max: int
+        self,
+        control: BatchHeader,
+        fact: Parked | Carried | Aside,
+        *,
+        position: int,
+        verify: bool,
+        inflated_bytes_max: int,
     ) -> None:
         """`position` is the control batch's own, in its file. With `verify`, each record is checked when it is read."""
         header = parse_header(fact.batch)
@@ -51,7 +57,7 @@ class Shelf:
             self._checksums = array("I", map(crc32c, spans))
         self._ids: Sequence[int]
         match fact:
-            case Carried():
+            case Carried() | Aside():
                 self._ids = fact.ids.tolist()
             case Parked(base_offset):
                 self._ids = range(base_offset, base_offset + header.record_count)

@@ -40,7 +40,7 @@ from millpond.model.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from millpond.model.ids import ProducerId
+from millpond.model.ids import ProducerId, topic_id_text
 from millpond.model.limits import PARTITIONS_PER_TOPIC_MAX
 from millpond.model.ports import Rng
 from millpond.model.topic_names import check_topic_name
@@ -141,7 +141,7 @@ def delete_topics(image: Image, requests: Sequence[TopicToDelete], *, static: Ma
     found = [_find(image, request) for request in requests]
     times = Counter(each.topic_id for each in found if isinstance(each, Topic))
     for request, topic in zip(requests, found, strict=True):
-        subject = request.name if request.name is not None else request.topic_id.hex()
+        subject = request.name if request.name is not None else topic_id_text(request.topic_id)
         try:
             if isinstance(topic, RequestError):
                 raise topic
@@ -364,7 +364,7 @@ def _find(image: Image, request: TopicToDelete) -> Topic | RequestError:
         missing = UnknownTopicOrPartition(f"there is no topic {request.name[:80]!r} to delete")
         return image.topics.get(request.name) or missing
     return image.topics_by_id.get(request.topic_id) or UnknownTopicId(
-        f"there is no topic with id {request.topic_id.hex()}"
+        f"there is no topic with id {topic_id_text(request.topic_id)}"
     )
 
 

@@ -19,7 +19,7 @@ from millpond.model.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from millpond.model.ids import LeaderEpoch
+from millpond.model.ids import LeaderEpoch, topic_id_text
 from millpond.model.values import dataclass
 
 
@@ -43,7 +43,7 @@ class IsrChanged:
 
 
 def change_isr(image: Image, asked: IsrAsked) -> Decision[IsrChanged]:
-    subject = f"partition {asked.partition} of {asked.topic_id.hex()}"
+    subject = f"partition {asked.partition} of {topic_id_text(asked.topic_id)}"
     try:
         topic, partition = _found(image, asked)
         _check_asker(asked, partition)
@@ -60,7 +60,7 @@ def change_isr(image: Image, asked: IsrAsked) -> Decision[IsrChanged]:
 def _found(image: Image, asked: IsrAsked) -> tuple[Topic, Partition]:
     topic = image.topics_by_id.get(asked.topic_id)
     if topic is None:
-        raise UnknownTopicId(f"there is no topic with id {asked.topic_id.hex()}")
+        raise UnknownTopicId(f"there is no topic with id {topic_id_text(asked.topic_id)}")
     if not 0 <= asked.partition < len(topic.partitions):
         raise UnknownTopicOrPartition(f"topic {topic.name!r} has no partition {asked.partition}")
     return topic, topic.partitions[asked.partition]

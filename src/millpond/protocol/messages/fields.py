@@ -31,6 +31,10 @@ from millpond.model.values import dataclass
 NO_ID: Final = bytes(16)
 """The topic id, or other uuid, of nothing."""
 
+OWN_TAGS: Final = 8_500
+"""Tags from here on are Millpond's: far from those that Kafka hands out, one by one from 0. Whoever does not know a tag
+passes over its field."""
+
 _METADATA_KEY: Final = "wire"
 
 

@@ -16,6 +16,7 @@ from typing import ClassVar
 
 from millpond.model.ports import Buffer
 from millpond.protocol.messages.fields import (
+    OWN_TAGS,
     Kind,
     array,
     boolean,
@@ -100,6 +101,9 @@ class PartitionData:
     current_leader: LeaderIdAndEpoch = struct(LeaderIdAndEpoch)
     records: Buffer = records(default=b"")
     acquired_records: list[AcquiredRecords] = array(AcquiredRecords)
+    """By offset: stock clients count on it."""
+    delivery_order: list[int] = array(Kind.INT32, tag=OWN_TAGS)
+    """Millpond's own: which of `acquired_records` comes first, second and so on, where that is not by offset."""
 
 
 @wire

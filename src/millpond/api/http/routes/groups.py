@@ -24,6 +24,8 @@ LOOK_UPS_MAX: Final = 1_000
 
 class GroupSummary(Struct):
     group: str
+    protocol: str
+    """consumer or classic; share, where it is a queue's."""
     state: str
 
 
@@ -59,9 +61,10 @@ class GroupInfo(Struct):
 class LagOf(Struct):
     topic: str
     partition: int
-    committed_offset: int
+    committed_offset: int | None
+    """Null where a member has the partition, and nothing is committed of it yet; then nobody can say how far it is."""
     end_offset: int
-    messages: int
+    messages: int | None
     seconds: float | None
     """How long ago the next message was written; null where that could not be found out."""
 
@@ -69,7 +72,7 @@ class LagOf(Struct):
 class GroupLag(Struct):
     group: str
     messages: int
-    """Of all partitions together."""
+    """Of all partitions together of which something is committed."""
     seconds: float | None
     """Of the partition that is furthest behind."""
     partitions: list[LagOf]
@@ -104,7 +107,7 @@ class GroupSettings(Struct):
 
 async def list_groups(call: Call) -> GroupList:
     found = await call.services.neighbours.ask_groups(lambda groups: groups.listed())
-    return GroupList([GroupSummary(*each) for each in sorted(found.items())])
+    return GroupList([GroupSummary(each.group, each.protocol, each.state) for each in found.values()])
 
 
 async def describe(call: Call) -> GroupInfo:
@@ -132,12 +135,13 @@ async def lag(call: Call) -> GroupLag:
     now_ms = call.services.node.clock.wall_ms()
     lags = [await _lag(call.services, each, now_ms, number < LOOK_UPS_MAX) for number, each in enumerate(found)]
     known = [each.seconds for each in lags if each.seconds is not None]
-    return GroupLag(group, sum(each.messages for each in lags), max(known, default=None if lags else 0.0), lags)
+    return GroupLag(group, sum(each.messages or 0 for each in lags), max(known, default=None if lags else 0.0), lags)
 
 
 async def _lag(services: Services, found: PartitionLag, now_ms: int, looks: bool) -> LagOf:
-    seconds: float | None = None if found.messages else 0.0
+    seconds: float | None = 0.0 if found.messages == 0 else None
     if found.messages and looks:
+        assert found.committed is not None
         try:
             reads = await services.reading.read([Place(found.at, found.committed)], count=1, wait_ms=0)
             if reads and reads[0].records and reads[0].records[0].timestamp >= 0:
@@ -213,7 +217,7 @@ _ALL, _ONE = "/api/v1/groups", "/api/v1/groups/{group}"
 _BLAMES: Final[Blames] = {GroupNotFound: "group", GroupNotEmpty: "group", InvalidSetting: "configs"}
 
 ROUTES = (
-    Route(method="GET", path=_ALL, summary="List consumer groups", handler=list_groups, answer=GroupList),
+    Route(method="GET", path=_ALL, summary="List groups, those of queues too", handler=list_groups, answer=GroupList),
     Route(
         method="GET",
         path=_ONE,

@@ -33,6 +33,7 @@ from millpond.model.errors import (
     TopicAlreadyExists,
     UnknownTopicOrPartition,
 )
+from millpond.model.ids import topic_id_text
 
 PositiveInt = Annotated[int, Meta(ge=1, le=INT32_MAX)]
 Replicas = Annotated[int, Meta(ge=1, le=32_767)]
@@ -75,6 +76,7 @@ class ConfigInfo(Struct):
 class TopicInfo(Struct):
     name: str
     topic_id: str
+    """As Kafka's tools write it: 22 characters, base64 of the kind that fits into addresses."""
     is_internal: bool
     partitions: list[PartitionInfo]
     configs: dict[str, ConfigInfo]
@@ -183,7 +185,7 @@ def _summary(topic: Topic) -> TopicSummary:
 def _info(node: Node, topic: Topic) -> TopicInfo:
     return TopicInfo(
         name=topic.name,
-        topic_id=topic.topic_id.hex(),
+        topic_id=topic_id_text(topic.topic_id),
         is_internal=topic.internal,
         partitions=[
             PartitionInfo(number, each.leader if each.leader >= 0 else None, list(each.replicas), list(each.isr))

@@ -126,10 +126,15 @@ def _partition(at: PartitionId, result: share.Result | None, settled: MillpondEr
         part.error_code, part.error_message = partition_code(result), str(result)
     elif result is not None:
         part.records = _records(result.taken)
+        deliveries = result.taken.deliveries
+        by_offset = sorted(deliveries)
         part.acquired_records = [
             AcquiredRecords(first_offset=each.first, last_offset=each.last, delivery_count=each.attempt)
-            for each in sorted(result.taken.deliveries)
+            for each in by_offset
         ]
+        if by_offset != deliveries:  # where there are priorities
+            places = {each: number for number, each in enumerate(by_offset)}
+            part.delivery_order = [places[each] for each in deliveries]
     return part
 
 

@@ -1,12 +1,13 @@
 """ShareGroupDescribe: share groups (KIP-932) with their members, and what these read."""
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 
 from millpond.api.kafka.context import Context
 from millpond.broker.node import Node
-from millpond.core.groups.descriptions import ShareDescription
+from millpond.broker.operations import queue_groups
 from millpond.core.groups.errors import GroupError
 from millpond.core.groups.records import ShareMemberRecord, TopicIdPartition
+from millpond.model.errors import MillpondError
 from millpond.protocol.messages.share_group_describe import (
     Assignment,
     DescribedGroup,
@@ -17,13 +18,20 @@ from millpond.protocol.messages.share_group_describe import (
 )
 
 
-def answer(node: Node, request: ShareGroupDescribeRequest, context: Context) -> ShareGroupDescribeResponse:
-    return ShareGroupDescribeResponse(groups=[_described(node, name) for name in request.group_ids])
+def answer(node: Node, request: ShareGroupDescribeRequest, context: Context) -> Awaitable[ShareGroupDescribeResponse]:
+    return _answer(node, request)
 
 
-def _described(node: Node, name: str) -> DescribedGroup:
-    group = node.groups.describe(name)
-    if not isinstance(group, ShareDescription):
+async def _answer(node: Node, request: ShareGroupDescribeRequest) -> ShareGroupDescribeResponse:
+    return ShareGroupDescribeResponse(groups=[await _described(node, name) for name in request.group_ids])
+
+
+async def _described(node: Node, name: str) -> DescribedGroup:
+    try:
+        group = await queue_groups.describe(node, name)
+    except MillpondError as error:
+        return DescribedGroup(group_id=name, error_code=error.kafka_code, error_message=str(error))
+    if group is None:
         message = f"{name} is no share group"
         return DescribedGroup(group_id=name, error_code=GroupError.GROUP_ID_NOT_FOUND, error_message=message)
     return DescribedGroup(

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from millpond.api.grpc.proto.millpond.v1 import messages_pb2 as millpond_dot_v1_dot_messages__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18millpond/v1/groups.proto\x12\x0bmillpond.v1\x1a\x1amillpond/v1/messages.proto\"\x13\n\x11ListGroupsRequest\",\n\x0cGroupSummary\x12\r\n\x05group\x18\x01 \x01(\t\x12\r\n\x05state\x18\x02 \x01(\t\"?\n\x12ListGroupsResponse\x12)\n\x06groups\x18\x01 \x03(\x0b\x32\x19.millpond.v1.GroupSummary\"%\n\x14\x44\x65scribeGroupRequest\x12\r\n\x05group\x18\x01 \x01(\t\"\x95\x01\n\x0bGroupMember\x12\x11\n\tmember_id\x18\x01 \x01(\t\x12\x18\n\x0binstance_id\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x11\n\tclient_id\x18\x03 \x01(\t\x12\x0c\n\x04host\x18\x04 \x01(\t\x12(\n\x08\x61ssigned\x18\x05 \x03(\x0b\x32\x16.millpond.v1.PartitionB\x0e\n\x0c_instance_id\"t\n\x05Group\x12\r\n\x05group\x18\x01 \x01(\t\x12\r\n\x05state\x18\x02 \x01(\t\x12\x10\n\x08protocol\x18\x03 \x01(\t\x12\x10\n\x08\x61ssignor\x18\x04 \x01(\t\x12)\n\x07members\x18\x05 \x03(\x0b\x32\x18.millpond.v1.GroupMember\"\x1e\n\rGetLagRequest\x12\r\n\x05group\x18\x01 \x01(\t\"\x92\x01\n\x0cPartitionLag\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x18\n\x10\x63ommitted_offset\x18\x03 \x01(\x03\x12\x12\n\nend_offset\x18\x04 \x01(\x03\x12\x10\n\x08messages\x18\x05 \x01(\x03\x12\x14\n\x07seconds\x18\x06 \x01(\x01H\x00\x88\x01\x01\x42\n\n\x08_seconds\"m\n\x08GroupLag\x12\x10\n\x08messages\x18\x01 \x01(\x03\x12\x14\n\x07seconds\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12-\n\npartitions\x18\x03 \x03(\x0b\x32\x19.millpond.v1.PartitionLagB\n\n\x08_seconds\"\xc2\x01\n\x13ResetOffsetsRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\x12\n\x08\x65\x61rliest\x18\x02 \x01(\x08H\x00\x12\x10\n\x06latest\x18\x03 \x01(\x08H\x00\x12\x16\n\x0ctimestamp_ms\x18\x04 \x01(\x03H\x00\x12\x0f\n\x05shift\x18\x05 \x01(\x03H\x00\x12&\n\x07offsets\x18\x06 \x01(\x0b\x32\x13.millpond.v1.CommitH\x00\x12\x0e\n\x06topics\x18\x07 \x03(\t\x12\x0f\n\x07\x64ry_run\x18\x08 \x01(\x08\x42\x04\n\x02to\"?\n\x14ResetOffsetsResponse\x12\'\n\x07offsets\x18\x01 \x03(\x0b\x32\x16.millpond.v1.Committed\"#\n\x12\x44\x65leteGroupRequest\x12\r\n\x05group\x18\x01 \x01(\t\"\x15\n\x13\x44\x65leteGroupResponse2\x83\x03\n\x06Groups\x12M\n\nListGroups\x12\x1e.millpond.v1.ListGroupsRequest\x1a\x1f.millpond.v1.ListGroupsResponse\x12\x46\n\rDescribeGroup\x12!.millpond.v1.DescribeGroupRequest\x1a\x12.millpond.v1.Group\x12;\n\x06GetLag\x12\x1a.millpond.v1.GetLagRequest\x1a\x15.millpond.v1.GroupLag\x12S\n\x0cResetOffsets\x12 .millpond.v1.ResetOffsetsRequest\x1a!.millpond.v1.ResetOffsetsResponse\x12P\n\x0b\x44\x65leteGroup\x12\x1f.millpond.v1.DeleteGroupRequest\x1a .millpond.v1.DeleteGroupResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18millpond/v1/groups.proto\x12\x0bmillpond.v1\x1a\x1amillpond/v1/messages.proto\"\x13\n\x11ListGroupsRequest\">\n\x0cGroupSummary\x12\r\n\x05group\x18\x01 \x01(\t\x12\r\n\x05state\x18\x02 \x01(\t\x12\x10\n\x08protocol\x18\x03 \x01(\t\"?\n\x12ListGroupsResponse\x12)\n\x06groups\x18\x01 \x03(\x0b\x32\x19.millpond.v1.GroupSummary\"%\n\x14\x44\x65scribeGroupRequest\x12\r\n\x05group\x18\x01 \x01(\t\"\x95\x01\n\x0bGroupMember\x12\x11\n\tmember_id\x18\x01 \x01(\t\x12\x18\n\x0binstance_id\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x11\n\tclient_id\x18\x03 \x01(\t\x12\x0c\n\x04host\x18\x04 \x01(\t\x12(\n\x08\x61ssigned\x18\x05 \x03(\x0b\x32\x16.millpond.v1.PartitionB\x0e\n\x0c_instance_id\"t\n\x05Group\x12\r\n\x05group\x18\x01 \x01(\t\x12\r\n\x05state\x18\x02 \x01(\t\x12\x10\n\x08protocol\x18\x03 \x01(\t\x12\x10\n\x08\x61ssignor\x18\x04 \x01(\t\x12)\n\x07members\x18\x05 \x03(\x0b\x32\x18.millpond.v1.GroupMember\"\x1e\n\rGetLagRequest\x12\r\n\x05group\x18\x01 \x01(\t\"\xbe\x01\n\x0cPartitionLag\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x1d\n\x10\x63ommitted_offset\x18\x03 \x01(\x03H\x00\x88\x01\x01\x12\x12\n\nend_offset\x18\x04 \x01(\x03\x12\x15\n\x08messages\x18\x05 \x01(\x03H\x01\x88\x01\x01\x12\x14\n\x07seconds\x18\x06 \x01(\x01H\x02\x88\x01\x01\x42\x13\n\x11_committed_offsetB\x0b\n\t_messagesB\n\n\x08_seconds\"m\n\x08GroupLag\x12\x10\n\x08messages\x18\x01 \x01(\x03\x12\x14\n\x07seconds\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12-\n\npartitions\x18\x03 \x03(\x0b\x32\x19.millpond.v1.PartitionLagB\n\n\x08_seconds\"\xc2\x01\n\x13ResetOffsetsRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\x12\n\x08\x65\x61rliest\x18\x02 \x01(\x08H\x00\x12\x10\n\x06latest\x18\x03 \x01(\x08H\x00\x12\x16\n\x0ctimestamp_ms\x18\x04 \x01(\x03H\x00\x12\x0f\n\x05shift\x18\x05 \x01(\x03H\x00\x12&\n\x07offsets\x18\x06 \x01(\x0b\x32\x13.millpond.v1.CommitH\x00\x12\x0e\n\x06topics\x18\x07 \x03(\t\x12\x0f\n\x07\x64ry_run\x18\x08 \x01(\x08\x42\x04\n\x02to\"?\n\x14ResetOffsetsResponse\x12\'\n\x07offsets\x18\x01 \x03(\x0b\x32\x16.millpond.v1.Committed\"#\n\x12\x44\x65leteGroupRequest\x12\r\n\x05group\x18\x01 \x01(\t\"\x15\n\x13\x44\x65leteGroupResponse2\x83\x03\n\x06Groups\x12M\n\nListGroups\x12\x1e.millpond.v1.ListGroupsRequest\x1a\x1f.millpond.v1.ListGroupsResponse\x12\x46\n\rDescribeGroup\x12!.millpond.v1.DescribeGroupRequest\x1a\x12.millpond.v1.Group\x12;\n\x06GetLag\x12\x1a.millpond.v1.GetLagRequest\x1a\x15.millpond.v1.GroupLag\x12S\n\x0cResetOffsets\x12 .millpond.v1.ResetOffsetsRequest\x1a!.millpond.v1.ResetOffsetsResponse\x12P\n\x0b\x44\x65leteGroup\x12\x1f.millpond.v1.DeleteGroupRequest\x1a .millpond.v1.DeleteGroupResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,29 +35,29 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LISTGROUPSREQUEST']._serialized_start=69
   _globals['_LISTGROUPSREQUEST']._serialized_end=88
   _globals['_GROUPSUMMARY']._serialized_start=90
-  _globals['_GROUPSUMMARY']._serialized_end=134
-  _globals['_LISTGROUPSRESPONSE']._serialized_start=136
-  _globals['_LISTGROUPSRESPONSE']._serialized_end=199
-  _globals['_DESCRIBEGROUPREQUEST']._serialized_start=201
-  _globals['_DESCRIBEGROUPREQUEST']._serialized_end=238
-  _globals['_GROUPMEMBER']._serialized_start=241
-  _globals['_GROUPMEMBER']._serialized_end=390
-  _globals['_GROUP']._serialized_start=392
-  _globals['_GROUP']._serialized_end=508
-  _globals['_GETLAGREQUEST']._serialized_start=510
-  _globals['_GETLAGREQUEST']._serialized_end=540
-  _globals['_PARTITIONLAG']._serialized_start=543
-  _globals['_PARTITIONLAG']._serialized_end=689
-  _globals['_GROUPLAG']._serialized_start=691
-  _globals['_GROUPLAG']._serialized_end=800
-  _globals['_RESETOFFSETSREQUEST']._serialized_start=803
-  _globals['_RESETOFFSETSREQUEST']._serialized_end=997
-  _globals['_RESETOFFSETSRESPONSE']._serialized_start=999
-  _globals['_RESETOFFSETSRESPONSE']._serialized_end=1062
-  _globals['_DELETEGROUPREQUEST']._serialized_start=1064
-  _globals['_DELETEGROUPREQUEST']._serialized_end=1099
-  _globals['_DELETEGROUPRESPONSE']._serialized_start=1101
-  _globals['_DELETEGROUPRESPONSE']._serialized_end=1122
-  _globals['_GROUPS']._serialized_start=1125
-  _globals['_GROUPS']._serialized_end=1512
+  _globals['_GROUPSUMMARY']._serialized_end=152
+  _globals['_LISTGROUPSRESPONSE']._serialized_start=154
+  _globals['_LISTGROUPSRESPONSE']._serialized_end=217
+  _globals['_DESCRIBEGROUPREQUEST']._serialized_start=219
+  _globals['_DESCRIBEGROUPREQUEST']._serialized_end=256
+  _globals['_GROUPMEMBER']._serialized_start=259
+  _globals['_GROUPMEMBER']._serialized_end=408
+  _globals['_GROUP']._serialized_start=410
+  _globals['_GROUP']._serialized_end=526
+  _globals['_GETLAGREQUEST']._serialized_start=528
+  _globals['_GETLAGREQUEST']._serialized_end=558
+  _globals['_PARTITIONLAG']._serialized_start=561
+  _globals['_PARTITIONLAG']._serialized_end=751
+  _globals['_GROUPLAG']._serialized_start=753
+  _globals['_GROUPLAG']._serialized_end=862
+  _globals['_RESETOFFSETSREQUEST']._serialized_start=865
+  _globals['_RESETOFFSETSREQUEST']._serialized_end=1059
+  _globals['_RESETOFFSETSRESPONSE']._serialized_start=1061
+  _globals['_RESETOFFSETSRESPONSE']._serialized_end=1124
+  _globals['_DELETEGROUPREQUEST']._serialized_start=1126
+  _globals['_DELETEGROUPREQUEST']._serialized_end=1161
+  _globals['_DELETEGROUPRESPONSE']._serialized_start=1163
+  _globals['_DELETEGROUPRESPONSE']._serialized_end=1184
+  _globals['_GROUPS']._serialized_start=1187
+  _globals['_GROUPS']._serialized_end=1574
 # @@protoc_insertion_point(module_scope)

@@ -12,12 +12,14 @@ class ListGroupsRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GroupSummary(_message.Message):
-    __slots__ = ("group", "state")
+    __slots__ = ("group", "state", "protocol")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     group: str
     state: str
-    def __init__(self, group: _Optional[str] = ..., state: _Optional[str] = ...) -> None: ...
+    protocol: str
+    def __init__(self, group: _Optional[str] = ..., state: _Optional[str] = ..., protocol: _Optional[str] = ...) -> None: ...
 
 class ListGroupsResponse(_message.Message):
     __slots__ = ("groups",)
