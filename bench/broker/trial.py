@@ -25,7 +25,7 @@ _REQUESTS_MAX = 10_000_000
 _TARGETS = {
     PRODUCE.name: {"messages_per_s": Target("value", least=1_000_000)},
     CONSUME.name: {"messages_per_s": Target("value", least=1_000_000)},
-    REQUESTS.name: {LEAST_CPU.quantity: Target("value", most=40)},
+    REQUESTS.name: {"server_us_per_request": Target("value", most=40)},
     START.name: {"first_ack_s": Target("value", most=0.7), "idle_mb": Target("value", most=80)},
 }
 """Millpond's."""
