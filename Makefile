@@ -32,7 +32,7 @@ proof: .venv/.ready  ## watch the storage engine prove itself: a million message
 
 test: .venv/.ready $(KERNEL)  ## everything CI runs
 	@sh .ci/checks & checks=$$!; \
-	FUZZ_SEED=$(or $(SEED),1) $(BIN)/python -m pytest -n 4 --dist loadscope --no-loadscope-reorder --max-worker-restart 0 --hypothesis-profile same; tests=$$?; \
+	FUZZ_SEED=$(or $(SEED),1) $(BIN)/python -m pytest -n 3 --dist loadscope --no-loadscope-reorder --max-worker-restart 0 --hypothesis-profile same; tests=$$?; \
 	wait $$checks || { echo "what .ci/checks found stands above" >&2; exit 1; }; exit $$tests
 
 check: .venv/.ready $(KERNEL)  ## format, lint, types, layers, tidy and the fast tests: under a minute
