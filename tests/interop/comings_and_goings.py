@@ -78,6 +78,7 @@ def come_and_go(broker: Reachable, topic: str, join: Callable[[str, Story], Leav
         joined = change(lambda: add("dan"), {"ada": 2, "bea": 2, "dan": 2})
         flow.stop()
         wait_read(story, flow)
+        moves = list(story.moves)
     finally:
         flow.stop()
         for member in members.values():
@@ -85,6 +86,7 @@ def come_and_go(broker: Reachable, topic: str, join: Callable[[str, Story], Leav
     assert flow.errors == story.errors == []
     assert set(story.read) == set(flow.acknowledged)
     assert {value for value, times in story.read.items() if times > 1} <= story.uncommitted
-    assert not [move for move in story.moves if move.kind == LOST]
+    # Not in the farewell: Java's client calls lost what it has when it is closed while others are joining anew.
+    assert not [move for move in moves if move.kind == LOST]
     twice = story.read.total() - len(story.read)
     return ComingsAndGoings(formed.seconds, left, joined, len(flow.acknowledged), twice, dict(story.refusals))
