@@ -315,6 +315,25 @@ def test_after_the_last_attempt_a_message_is_a_dead_letter_and_is_sent_back(queu
     assert again["headers"] == [{"name": "h", "value": "1"}]
 
 
+def test_dead_letters_that_were_sent_back_are_none_any_more(queue: Queue) -> None:
+    queue.configure(share_delivery_count_limit="1")
+    queue.send("a", "b", "c")
+    queue.send("d", priority="high")
+    other = Queue(queue.broker, queue.door, queue.name, group=f"other-{queue.name}")
+    other.configure(share_delivery_count_limit="1")
+    queue.say("nack", *queue.receive())
+    other.say("nack", *other.receive())
+    wait_for_letters(queue, 8)
+    of_this, of_other = f"?group={queue.group}", f"?group={other.group}"
+    before = values(queue.letters(of_this))
+    assert queue.door.done("POST", f"{queue.path}/redrive", {"group": queue.group, "max": 2}) == {"redriven": 2}
+    assert values(queue.receive()) == sorted(before[:2], key="dabc".index)
+    assert values(queue.letters(of_this)) == before[2:]
+    assert (len(queue.letters(of_other)), len(queue.letters())) == (4, 6)
+    assert queue.door.done("POST", f"{queue.path}/redrive", {}) == {"redriven": 6}
+    assert queue.letters() == queue.letters(of_this) == queue.letters(of_other) == []
+
+
 def test_a_letter_outlives_its_message_and_a_schedule_does_not_begin_again_with_it(queue: Queue) -> None:
     queue.configure(share_delivery_count_limit="1")
     (sent,) = queue.send("tick", ttl_ms=1_000, headers={"millpond-cron": "* * * * *"})
