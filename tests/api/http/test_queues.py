@@ -502,6 +502,25 @@ def test_what_is_out_of_bounds_is_refused_with_its_field(
     assert (status, named) == (400, field)
 
 
+def test_a_queue_whose_name_is_none_is_refused_as_such(broker: InProcessBroker, door: Door) -> None:
+    for name, status in (("a%20b", 400), ("%E2%98%83", 400), ("x" * 250, 400), ("__consumer_offsets", 403)):
+        answered = door.post(f"/api/v1/queues/{name}/messages", {"value": "a"})
+        assert (answered.status, answered.json["field"]) == (status, "topic"), name
+
+
+def test_a_value_that_is_too_large_is_named(queue: Queue) -> None:
+    large = {"value": "x" * 1_100_000}
+    assert refused(queue, "messages", large) == (413, "batch_too_large", "value")
+    assert refused(queue, "messages", [{"value": "a"}, large]) == (413, "batch_too_large", "[1].value")
+    assert refused(queue, "messages", {"messages": [large]}) == (413, "batch_too_large", "messages[0].value")
+    assert values(queue.receive()) == ["a"], "what was not too large was kept"
+
+
+def test_a_redrive_of_all_needs_no_body(queue: Queue) -> None:
+    answered = queue.door.ask("POST", f"{queue.path}/redrive")
+    assert (answered.status, answered.json) == (200, {"redriven": 0})
+
+
 def test_a_value_beyond_its_cap_is_shown_with_what_is_allowed(queue: Queue) -> None:
     answered = queue.door.post(f"{queue.path}/receive", {"group": "g", "max": 5_000})
     assert answered.json["detail"] == "max is 5000; allowed are 1 to 1000"
