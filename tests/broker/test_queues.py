@@ -11,6 +11,7 @@ from crc32c import crc32c
 from millpond.broker.drivers import delays
 from millpond.broker.drivers.partition import Partition
 from millpond.broker.drivers.queue_partition import KIND, QueuePartition, Want
+from millpond.broker.drivers.states import States
 from millpond.broker.node import Node
 from millpond.broker.operations import produce
 from millpond.broker.operations.measure import add_queues
@@ -19,7 +20,7 @@ from millpond.core.delivery.states import Outcome
 from millpond.core.metadata.alterations import AlterConfigs, ConfigItem, OfGroup, alter_configs
 from millpond.core.metadata.controller import NewTopic, create_topics
 from millpond.core.metadata.decisions import Refused
-from millpond.model.errors import LeaseLost, NotLeader
+from millpond.model.errors import CoordinatorUnavailable, LeaseLost, NotLeader
 from millpond.model.ids import Offset, TimestampMs
 from millpond.protocol.compression import Codec
 from millpond.protocol.records import (
@@ -353,6 +354,31 @@ async def test_a_queue_that_nobody_asks_for_any_more_goes_on_after_a_power_cut(c
     machine.cut_power()
     await machine.start()
     await machine.host.run(after())
+
+
+@with_brokers(1, configs=FEW)
+async def test_whoever_waits_for_a_queue_may_be_gone_before_it_cannot_be_opened(cluster: SimCluster) -> None:
+    machine = cluster[1]
+
+    async def steps() -> None:
+        node = node_of(machine)
+        await make(node)
+        asked, refused = asyncio.Event(), asyncio.Event()
+
+        async def load(*_: object) -> list[bytes]:
+            asked.set()
+            await refused.wait()
+            raise CoordinatorUnavailable("nobody keeps it at the moment")
+
+        with patch.object(States, "load", load):
+            waiting = asyncio.ensure_future(queue_of(node))
+            await asked.wait()
+            waiting.cancel()
+            await asyncio.wait([waiting])
+            refused.set()
+            await asyncio.sleep(1)  # the loop would tell of an error that nobody was told
+
+    await machine.host.run(steps())
 
 
 @with_brokers(1, configs=FEW)

@@ -69,8 +69,13 @@ class Queues:
         if opening is None:
             opening = asyncio.get_running_loop().create_task(self._begin(group, partition))
             self._opening[group, partition] = opening
-            opening.add_done_callback(lambda _: self._opening.pop((group, partition), None))
+            opening.add_done_callback(lambda task: self._opened(group, partition, task))
         return await asyncio.shield(opening)
+
+    def _opened(self, group: str, partition: Partition, opening: asyncio.Task[QueuePartition]) -> None:
+        self._opening.pop((group, partition), None)
+        if not opening.cancelled():
+            opening.exception()  # whoever waited to be told may be gone
 
     async def _begin(self, group: str, partition: Partition) -> QueuePartition:
         while True:
