@@ -334,6 +334,18 @@ def test_dead_letters_that_were_sent_back_are_none_any_more(queue: Queue) -> Non
     assert queue.letters() == queue.letters(of_this) == queue.letters(of_other) == []
 
 
+def test_a_queue_with_the_longest_name_has_dead_letters_too(broker: InProcessBroker, door: Door) -> None:
+    queues = [Queue(broker, door, "x" * 248 + last, group="long-names") for last in "ab"]
+    queues[0].configure(share_delivery_count_limit="1")
+    for queue in queues:
+        queue.send(queue.name[-1])
+        queue.say("nack", *queue.receive())
+    for queue in queues:
+        assert values(wait_for_letters(queue, 1)) == [queue.name[-1]], "of its own, from the topic that both have"
+    assert queues[0].door.done("POST", f"{queues[0].path}/redrive", {}) == {"redriven": 1}
+    assert [len(queue.letters()) for queue in queues] == [0, 1]
+
+
 def test_a_letter_outlives_its_message_and_a_schedule_does_not_begin_again_with_it(queue: Queue) -> None:
     queue.configure(share_delivery_count_limit="1")
     (sent,) = queue.send("tick", ttl_ms=1_000, headers={"millpond-cron": "* * * * *"})

@@ -20,7 +20,7 @@ from millpond.broker.drivers.queue_links import Saying
 from millpond.broker.drivers.queue_partition import KIND, Want
 from millpond.broker.node import Node
 from millpond.broker.operations import queues
-from millpond.broker.operations.dead_letters import LETTER_TTL, PREFIX, SUFFIX
+from millpond.broker.operations.dead_letters import LETTER_TTL, PREFIX, graveyard_of
 from millpond.core.delivery.delay_headers import ASKING, TOLD
 from millpond.core.delivery.headers import TTL_MS, find
 from millpond.core.delivery.states import Outcome
@@ -102,7 +102,7 @@ def _redrives(group: str, topic: Topic) -> str:
 
 def _graveyard(node: Node, topic: str, group: str | None) -> str:
     named = None if group is None else node.queues.config(group).dead_letter_topic
-    return named or topic + SUFFIX
+    return named or graveyard_of(topic)
 
 
 def _place(cursor: str | None) -> tuple[int, int]:
