@@ -332,6 +332,8 @@ def test_dead_letters_that_were_sent_back_are_none_any_more(queue: Queue) -> Non
     assert (len(queue.letters(of_other)), len(queue.letters())) == (4, 6)
     assert queue.door.done("POST", f"{queue.path}/redrive", {}) == {"redriven": 6}
     assert queue.letters() == queue.letters(of_this) == queue.letters(of_other) == []
+    found = queue.door.done("GET", f"{queue.path}.dlq/groups")["groups"]
+    assert found == [], "Millpond's own are nobody's"
 
 
 def test_a_queue_with_the_longest_name_has_dead_letters_too(broker: InProcessBroker, door: Door) -> None:

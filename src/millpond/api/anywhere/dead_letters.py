@@ -17,7 +17,7 @@ from millpond.api.anywhere.receipts import draw_holder
 from millpond.api.anywhere.refusals import check, wrong
 from millpond.api.anywhere.shipment import Numbered
 from millpond.broker.drivers.queue_links import Saying
-from millpond.broker.drivers.queue_partition import KIND, Want
+from millpond.broker.drivers.queue_partition import Want
 from millpond.broker.node import Node
 from millpond.broker.operations import queues
 from millpond.broker.operations.dead_letters import LETTER_TTL, PREFIX, graveyard_of
@@ -140,7 +140,7 @@ async def redrive(node: Node, producing: Producing, name: str, group: str | None
     topic = find_queue(node, name)
     check("max", count_max, least=1, most=REDRIVE_MAX)
     redriven = 0
-    for each in [group] if group is not None else await _groups(node, topic):
+    for each in [group] if group is not None else await queues.groups(node, topic):
         check_group(each)
         letters = node.image.topics.get(_graveyard(node, topic.name, each))
         while letters is not None and redriven < count_max:
@@ -150,10 +150,6 @@ async def redrive(node: Node, producing: Producing, name: str, group: str | None
                 break
             redriven += count
     return redriven
-
-
-async def _groups(node: Node, topic: Topic) -> list[str]:
-    return sorted({key.group for key in await node.states.find(KIND, topic_id=topic.topic_id)})
 
 
 async def _redrive_some(
