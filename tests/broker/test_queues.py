@@ -10,7 +10,8 @@ from crc32c import crc32c
 
 from millpond.broker.drivers import delays
 from millpond.broker.drivers.partition import Partition
-from millpond.broker.drivers.queue_partition import QueuePartition, Want
+from millpond.broker.drivers.queue_partition import KIND, QueuePartition, Want
+from millpond.broker.drivers.states import States
 from millpond.broker.node import Node
 from millpond.broker.operations import produce
 from millpond.broker.operations.measure import add_queues
@@ -19,7 +20,7 @@ from millpond.core.delivery.states import Outcome
 from millpond.core.metadata.alterations import AlterConfigs, ConfigItem, OfGroup, alter_configs
 from millpond.core.metadata.controller import NewTopic, create_topics
 from millpond.core.metadata.decisions import Refused
-from millpond.model.errors import LeaseLost, NotLeader
+from millpond.model.errors import CoordinatorUnavailable, LeaseLost, NotLeader
 from millpond.model.ids import Offset, TimestampMs
 from millpond.protocol.compression import Codec
 from millpond.protocol.records import (
@@ -327,6 +328,73 @@ async def test_a_group_with_new_settings_goes_on_where_it_was(cluster: SimCluste
         assert not isinstance(before.failure, NotLeader)
         assert values(await receive(node)) == [b"b"]
         await say(node, Outcome.ACCEPT, 0)
+
+    await machine.host.run(steps())
+
+
+@with_brokers(1, configs=FEW)
+async def test_a_queue_that_nobody_asks_for_any_more_goes_on_after_a_power_cut(cluster: SimCluster) -> None:
+    machine = cluster[1]
+
+    async def before() -> None:
+        node = node_of(machine)
+        await make(node, group={"share.delivery.count.limit": "1"})
+        await send(node, *messages("a", "b"))
+        assert values(await receive(node, 1)) == [b"a"]
+
+    async def after() -> None:
+        node = node_of(machine)
+        await until(lambda: [each.value for each in letters(node)] == [b"a"])  # its lease ran out
+        assert [queue.group for queue in node.queues] == [GROUP], "a scrape tells of it"
+        await configure(node, **{"millpond.order": "key"})
+        assert list(node.queues) == []
+        await until(lambda: [queue.settings.is_ordered_by_key for queue in node.queues] == [True])
+
+    await machine.host.run(before())
+    machine.cut_power()
+    await machine.start()
+    await machine.host.run(after())
+
+
+@with_brokers(1, configs=FEW)
+async def test_whoever_waits_for_a_queue_may_be_gone_before_it_cannot_be_opened(cluster: SimCluster) -> None:
+    machine = cluster[1]
+
+    async def steps() -> None:
+        node = node_of(machine)
+        await make(node)
+        asked, refused = asyncio.Event(), asyncio.Event()
+
+        async def load(*_: object) -> list[bytes]:
+            asked.set()
+            await refused.wait()
+            raise CoordinatorUnavailable("nobody keeps it at the moment")
+
+        with patch.object(States, "load", load):
+            waiting = asyncio.ensure_future(queue_of(node))
+            await asked.wait()
+            waiting.cancel()
+            await asyncio.wait([waiting])
+            refused.set()
+            await asyncio.sleep(1)  # the loop would tell of an error that nobody was told
+
+    await machine.host.run(steps())
+
+
+@with_brokers(1, configs=FEW)
+async def test_a_group_that_was_deleted_is_not_begun_again(cluster: SimCluster) -> None:
+    machine = cluster[1]
+
+    async def steps() -> None:
+        node = node_of(machine)
+        await make(node)
+        await send(node, *messages("a"))
+        assert values(await receive(node)) == [b"a"]
+        await node.states.forget_group(KIND, GROUP)
+        node.queues.reload(GROUP, partition_of(node).topic_id, 0)
+        await node.queues.open_kept(node.partitions)
+        assert list(node.queues) == []
+        assert await node.states.find(KIND) == {}
 
     await machine.host.run(steps())
 

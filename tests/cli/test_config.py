@@ -45,6 +45,7 @@ def test_settings_of_brokers_are_shown_and_changed(millpond: Command) -> None:
         (("describe", "--broker", "1", "--name", "no.such"), 2, "--name is 'no.such'"),
         (("alter", "--broker", "one", "--set", "a=b"), 2, "--broker is 'one'; allowed is a node id"),
         (("alter", "--broker", "1", "--set", "log.retention.ms=long"), 2, "log.retention.ms"),
+        (("alter", "--broker", "all", "--set", "millpond.delay.max.ms=1"), 2, "all brokers: millpond.delay.max.ms is"),
         (("alter", "--broker", "1"), 2, "nothing to change was given"),
     ],
 )

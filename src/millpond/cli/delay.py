@@ -4,7 +4,7 @@ millpond delay list orders
 millpond delay cancel orders/0/42
 """
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer import Argument, Option
@@ -14,15 +14,22 @@ from millpond.cli.confirming import Yes, confirm
 from millpond.cli.options import HERE, Bootstrap, Output, Shown, Timeout, examples
 from millpond.cli.showing import Section, show
 
+if TYPE_CHECKING:
+    from millpond.client import Admin
+    from millpond.client.admin_delays import DelayPage
+
 delay = typer.Typer(name="delay", help="Look at delayed messages, cancel and reschedule them.", no_args_is_help=True)
 
 MessageId = Annotated[str, Argument(help="topic/partition/offset, as its producer was told it.", metavar="MESSAGE")]
 COLUMNS = ("message_id", "deliver_at", "recurring")
 
 
-@delay.command(name="list", epilog=examples("millpond delay list orders", "millpond delay list orders --limit 1000"))
+@delay.command(name="list", epilog=examples("millpond delay list", "millpond delay list orders --limit 1000"))
 def list_delays(
-    topic: Annotated[str, Argument(help="The topic.", metavar="TOPIC", autocompletion=topic_names)],
+    topic: Annotated[
+        str | None,
+        Argument(help="The topic; all that delay messages, where it is left out.", autocompletion=topic_names),
+    ] = None,
     partition: Annotated[int | None, Option(help="Of this partition only.", metavar="N", min=0)] = None,
     after: Annotated[str | None, Option(help="What the page before said in next.", metavar="NEXT")] = None,
     limit: Annotated[int, Option(help="So many at most.", metavar="N", min=1, max=1000)] = 100,
@@ -34,8 +41,16 @@ def list_delays(
     from datetime import UTC, datetime  # noqa: PLC0415
 
     from millpond.cli.session import talk  # noqa: PLC0415
+    from millpond.model.errors import InvalidSetting  # noqa: PLC0415
 
-    page = talk(bootstrap, timeout, lambda admin: admin.delays(topic, partition=partition, after=after, count=limit))
+    if topic is None:
+        if partition is not None or after is not None:
+            raise InvalidSetting("--partition or --after is given, and no topic; say which topic's")
+        page = talk(bootstrap, timeout, lambda admin: _first_of_all(admin, limit))
+    else:
+        page = talk(
+            bootstrap, timeout, lambda admin: admin.delays(topic, partition=partition, after=after, count=limit)
+        )
     rows = [
         {
             "message_id": each.message_id,
@@ -44,13 +59,27 @@ def list_delays(
         }
         for each in page.messages
     ]
-    following = page.messages[-1].cursor if len(rows) == limit else None
+    following = page.messages[-1].cursor if topic is not None and len(rows) == limit else None
     show(
         {"topic": topic, "pending": page.pending, "messages": rows, "next": following},
         output,
         Section(rows, COLUMNS) if rows else "no message waits",
         f"{page.pending} wait in all" + (f"; --after {following} shows more" if following else ""),
     )
+
+
+async def _first_of_all(admin: "Admin", count: int) -> "DelayPage":
+    from contextlib import suppress  # noqa: PLC0415
+
+    from millpond.client.admin_delays import DelayPage  # noqa: PLC0415
+    from millpond.model.errors import PolicyViolation, UnknownTopicOrPartition  # noqa: PLC0415
+
+    pages: list[DelayPage] = []
+    for topic in await admin.topics():
+        with suppress(PolicyViolation, UnknownTopicOrPartition):  # it delays nothing, or was deleted meanwhile
+            pages.append(await admin.delays(topic, count=count))
+    found = sorted(each for page in pages for each in page.messages)
+    return DelayPage(sum(page.pending for page in pages), found[:count])
 
 
 @delay.command(epilog=examples("millpond delay cancel orders/0/42", "millpond delay cancel orders/0/42 --yes"))

@@ -313,7 +313,8 @@ class Admin:
     async def alter_broker(self, node_id: int | None, configs: Mapping[str, str | None]) -> None:
         """Of one broker, or of all."""
         name = "" if node_id is None else str(node_id)
-        await self._try(lambda: self._alter(BROKER_RESOURCE, name, configs, f"broker {name}"))
+        of = "all brokers" if node_id is None else f"broker {node_id}"
+        await self._try(lambda: self._alter(BROKER_RESOURCE, name, configs, of))
 
     async def alter_group(self, group: str, configs: Mapping[str, str | None]) -> None:
         """Whether it is there yet or not."""

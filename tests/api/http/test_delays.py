@@ -103,6 +103,7 @@ def test_what_cannot_be_is_refused(
     answered = door.ask(method, path, body)
     assert answered.status == status, answered
     assert answered.code
+    assert status != 400 or answered.json["field"], "what is wrong is named"
 
 
 def test_what_is_nowhere_is_not_looked_for(broker: InProcessBroker, door: Door) -> None:

@@ -315,6 +315,39 @@ def test_after_the_last_attempt_a_message_is_a_dead_letter_and_is_sent_back(queu
     assert again["headers"] == [{"name": "h", "value": "1"}]
 
 
+def test_dead_letters_that_were_sent_back_are_none_any_more(queue: Queue) -> None:
+    queue.configure(share_delivery_count_limit="1")
+    queue.send("a", "b", "c")
+    queue.send("d", priority="high")
+    other = Queue(queue.broker, queue.door, queue.name, group=f"other-{queue.name}")
+    other.configure(share_delivery_count_limit="1")
+    queue.say("nack", *queue.receive())
+    other.say("nack", *other.receive())
+    wait_for_letters(queue, 8)
+    of_this, of_other = f"?group={queue.group}", f"?group={other.group}"
+    before = values(queue.letters(of_this))
+    assert queue.door.done("POST", f"{queue.path}/redrive", {"group": queue.group, "max": 2}) == {"redriven": 2}
+    assert values(queue.receive()) == sorted(before[:2], key="dabc".index)
+    assert values(queue.letters(of_this)) == before[2:]
+    assert (len(queue.letters(of_other)), len(queue.letters())) == (4, 6)
+    assert queue.door.done("POST", f"{queue.path}/redrive", {}) == {"redriven": 6}
+    assert queue.letters() == queue.letters(of_this) == queue.letters(of_other) == []
+    found = queue.door.done("GET", f"{queue.path}.dlq/groups")["groups"]
+    assert found == [], "Millpond's own are nobody's"
+
+
+def test_a_queue_with_the_longest_name_has_dead_letters_too(broker: InProcessBroker, door: Door) -> None:
+    queues = [Queue(broker, door, "x" * 248 + last, group="long-names") for last in "ab"]
+    queues[0].configure(share_delivery_count_limit="1")
+    for queue in queues:
+        queue.send(queue.name[-1])
+        queue.say("nack", *queue.receive())
+    for queue in queues:
+        assert values(wait_for_letters(queue, 1)) == [queue.name[-1]], "of its own, from the topic that both have"
+    assert queues[0].door.done("POST", f"{queues[0].path}/redrive", {}) == {"redriven": 1}
+    assert [len(queue.letters()) for queue in queues] == [0, 1]
+
+
 def test_a_letter_outlives_its_message_and_a_schedule_does_not_begin_again_with_it(queue: Queue) -> None:
     queue.configure(share_delivery_count_limit="1")
     (sent,) = queue.send("tick", ttl_ms=1_000, headers={"millpond-cron": "* * * * *"})
@@ -481,6 +514,25 @@ def test_what_is_out_of_bounds_is_refused_with_its_field(
     queue.send("makes it")
     status, _, named = refused(queue, path, body)
     assert (status, named) == (400, field)
+
+
+def test_a_queue_whose_name_is_none_is_refused_as_such(broker: InProcessBroker, door: Door) -> None:
+    for name, status in (("a%20b", 400), ("%E2%98%83", 400), ("x" * 250, 400), ("__consumer_offsets", 403)):
+        answered = door.post(f"/api/v1/queues/{name}/messages", {"value": "a"})
+        assert (answered.status, answered.json["field"]) == (status, "topic"), name
+
+
+def test_a_value_that_is_too_large_is_named(queue: Queue) -> None:
+    large = {"value": "x" * 1_100_000}
+    assert refused(queue, "messages", large) == (413, "batch_too_large", "value")
+    assert refused(queue, "messages", [{"value": "a"}, large]) == (413, "batch_too_large", "[1].value")
+    assert refused(queue, "messages", {"messages": [large]}) == (413, "batch_too_large", "messages[0].value")
+    assert values(queue.receive()) == ["a"], "what was not too large was kept"
+
+
+def test_a_redrive_of_all_needs_no_body(queue: Queue) -> None:
+    answered = queue.door.ask("POST", f"{queue.path}/redrive")
+    assert (answered.status, answered.json) == (200, {"redriven": 0})
 
 
 def test_a_value_beyond_its_cap_is_shown_with_what_is_allowed(queue: Queue) -> None:

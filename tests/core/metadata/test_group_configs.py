@@ -20,6 +20,7 @@ from millpond.core.metadata.configs import ConfigSource, describe_group
 from millpond.core.metadata.decisions import Refused
 from millpond.core.metadata.group_configs import (
     GROUP_KEYS,
+    REDRIVES,
     Expired,
     Order,
     StartAt,
@@ -107,6 +108,14 @@ def test_any_text_is_a_value_that_holds_or_refused(name: str, text: str) -> None
     except InvalidSetting:
         return
     effective_group({name: text}, {})
+
+
+def test_dead_letters_are_sent_back_in_order_whatever_is_set() -> None:
+    name = f"{REDRIVES}g.orders"
+    image = altered(cluster(), ConfigItem("millpond.order", "key", SET), target=OfGroup(name))
+    config = group_config(image, {"group.share.auto.offset.reset": "latest", "millpond.priority": "weighted"}, name)
+    assert (config.start, config.order, config.priority) == (StartAt.EARLIEST, Order.OFFSET, Priority.OFF)
+    assert (config.deliveries_max, config.dead_letter) == (1_000, False)
 
 
 def test_a_groups_value_comes_before_that_of_all_groups() -> None:

@@ -1,9 +1,9 @@
 """Messages that no consumer of a group could use, read page by page, and their way back.
 
-A dead-letter topic is a topic: what was sent back stays there as long as the topic keeps it, and is not sent back
-again. For that a redrive is a queue group of its own on it, one for each group and topic. It sends first, and
-acknowledges then: where a broker fails in between, a message may be in its topic twice. Every group of the topic gets
-what is sent back.
+A dead-letter topic is a topic: what was sent back stays there as long as the topic keeps it, and is neither shown nor
+sent back again. For that a redrive is a queue group of its own on it, one for each group and topic, that goes by
+offset. It sends first, and acknowledges then: where a broker fails in between, a message may be in its topic twice.
+Every group of the topic gets what is sent back.
 Driven by the doors, on the broker's loop.
 """
 
@@ -17,14 +17,14 @@ from millpond.api.anywhere.receipts import draw_holder
 from millpond.api.anywhere.refusals import check, wrong
 from millpond.api.anywhere.shipment import Numbered
 from millpond.broker.drivers.queue_links import Saying
-from millpond.broker.drivers.queue_partition import KIND, Want
+from millpond.broker.drivers.queue_partition import Want
 from millpond.broker.node import Node
 from millpond.broker.operations import queues
-from millpond.broker.operations.dead_letters import LETTER_TTL, PREFIX, SUFFIX
-from millpond.broker.operations.queue_groups import REDRIVES
+from millpond.broker.operations.dead_letters import LETTER_TTL, PREFIX, graveyard_of
 from millpond.core.delivery.delay_headers import ASKING, TOLD
 from millpond.core.delivery.headers import TTL_MS, find
 from millpond.core.delivery.states import Outcome
+from millpond.core.metadata.group_configs import REDRIVES
 from millpond.core.metadata.image import Topic
 from millpond.model.ids import TimestampMs, TopicPartition
 from millpond.protocol.records import NewRecord, Record
@@ -63,12 +63,14 @@ class Page(NamedTuple):
 
 
 async def page(node: Node, reading: Reading, name: str, group: str | None, *, count: int, after: str | None) -> Page:
-    """Only letters of that group, from the dead-letter topic that it names, where a group is given."""
+    """Only letters of that group, from the dead-letter topic that it names, where a group is given; of all, those that
+    were not sent back."""
     topic = find_queue(node, name)
     check("count", count, least=1, most=LETTERS_MAX)
     where = _graveyard(node, topic.name, group)
     known = node.image.topics.get(where)
     letters: list[Letter] = []
+    sent_back: dict[str, dict[int, int]] = {}
     partition, offset = _place(after)
     while known is not None and partition < len(known.partitions):
         at = TopicPartition(where, partition)
@@ -78,15 +80,29 @@ async def page(node: Node, reading: Reading, name: str, group: str | None, *, co
             partition, offset = partition + 1, 0
             continue
         offset = reads[0].next_offset
-        letters += [_letter(at, record) for record in reads[0].records if _is_of(record, topic.name, group)]
+        for letter in [_letter(at, record) for record in reads[0].records if _is_of(record, topic.name, group)]:
+            whose = letter.group or ""
+            if whose not in sent_back:
+                sent_back[whose] = await _sent_back(node, known, topic, whose)
+            if letter.record.offset >= sent_back[whose].get(partition, 0):
+                letters.append(letter)
         if len(letters) >= count:
             return Page(where, letters, f"{partition}.{offset}")
     return Page(where, letters, None)
 
 
+async def _sent_back(node: Node, letters: Topic, topic: Topic, group: str) -> dict[int, int]:
+    """By partition, before which offset all letters of the group were sent back."""
+    return {each.partition: each.start for each in await queues.depths(node, _redrives(group, topic), letters)}
+
+
+def _redrives(group: str, topic: Topic) -> str:
+    return f"{REDRIVES}{group}.{topic.name}"
+
+
 def _graveyard(node: Node, topic: str, group: str | None) -> str:
     named = None if group is None else node.queues.config(group).dead_letter_topic
-    return named or topic + SUFFIX
+    return named or graveyard_of(topic)
 
 
 def _place(cursor: str | None) -> tuple[int, int]:
@@ -124,7 +140,7 @@ async def redrive(node: Node, producing: Producing, name: str, group: str | None
     topic = find_queue(node, name)
     check("max", count_max, least=1, most=REDRIVE_MAX)
     redriven = 0
-    for each in [group] if group is not None else await _groups(node, topic):
+    for each in [group] if group is not None else await queues.groups(node, topic):
         check_group(each)
         letters = node.image.topics.get(_graveyard(node, topic.name, each))
         while letters is not None and redriven < count_max:
@@ -136,15 +152,11 @@ async def redrive(node: Node, producing: Producing, name: str, group: str | None
     return redriven
 
 
-async def _groups(node: Node, topic: Topic) -> list[str]:
-    return sorted({key.group for key in await node.states.find(KIND, topic_id=topic.topic_id)})
-
-
 async def _redrive_some(
     node: Node, producing: Producing, letters: Topic, topic: Topic, group: str, *, count_max: int
 ) -> int | None:
     """None where there are no more. Letters that are another group's, or another topic's, are theirs to send back."""
-    redrives = f"{REDRIVES}.{group}.{topic.name}"
+    redrives = _redrives(group, topic)
     want = Want(draw_holder(node.rng), count_max, BYTES_MAX, LOCK_MS)
     handed = await queues.receive(node, redrives, letters, want, wait_ms=0)
     taken = [(partition, record) for partition, records, _ in handed for record, _ in records]

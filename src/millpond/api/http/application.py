@@ -101,7 +101,7 @@ class Application:
         assert route.handler is not None, route.path
         try:
             query = None if route.query is None else query_of(request, route.query)
-            body = None if route.body is None else body_of(request, route.body)
+            body = None if route.body is None else body_of(request, route)
             result = await route.handler(Call(self._services, request, found.names, query, body))
             if isinstance(result, Reply):
                 reply = result

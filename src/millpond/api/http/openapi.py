@@ -83,7 +83,7 @@ def _operation(route: Route, schemas: dict[int, Any], asked: dict[Any, Any]) -> 
         operation["parameters"] = parameters
     if route.body is not None:
         content = {media_type: {"schema": schemas[id(route.body)]} for media_type in route.takes}
-        operation["requestBody"] = {"required": True, "content": content}
+        operation["requestBody"] = {"required": route.needs_body, "content": content}
     return operation
 
 

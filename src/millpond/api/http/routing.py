@@ -59,6 +59,8 @@ class Route:
     quick: Quick | None = None
     query: type[Struct] | None = None
     body: Any = None
+    needs_body: bool = True
+    """Where it has one; otherwise nothing at all is an object without fields."""
     answer: Any = None
     """The type of what is answered; None where it is no JSON."""
     status: int = 200
@@ -114,10 +116,9 @@ def _decoder(body: Any) -> msgspec.json.Decoder[Any]:  # noqa: ANN401
     return msgspec.json.Decoder(body)
 
 
-def body_of(request: Request, kind: Any) -> Any:  # noqa: ANN401
-    """Of a type that msgspec knows."""
+def body_of(request: Request, route: Route) -> Any:  # noqa: ANN401
     form_of_body(request.headers)
-    return decoded(_decoder(kind), request.body)
+    return decoded(_decoder(route.body), request.body if request.body or route.needs_body else b"{}")
 
 
 def decoded(decoder: msgspec.json.Decoder[Any], body: bytes) -> Any:  # noqa: ANN401

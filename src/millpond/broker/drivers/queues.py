@@ -1,11 +1,12 @@
-"""All queue groups on all partitions that this broker leads: each is opened when it is first asked for.
+"""All queue groups on all partitions that this broker leads: each is opened when it is first asked for, or else soon
+after this broker begins to lead it, so that what nobody asks for goes on as well.
 
 Invariant: one `QueuePartition` for each group and partition, and only in the epoch in which the broker leads it.
 Driven by broker/operations, and by the metadata log through `follow`.
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from millpond.broker.drivers.metadata import MetadataLog
@@ -16,7 +17,7 @@ from millpond.core.delivery.settings import DeliverySettings
 from millpond.core.metadata.broker_configs import layers, whole
 from millpond.core.metadata.group_configs import Expired, GroupConfig, Order, StartAt, group_config
 from millpond.core.metadata.image import Image
-from millpond.model.errors import CoordinatorUnavailable, NotLeader
+from millpond.model.errors import CoordinatorUnavailable, MillpondError, NotLeader
 from millpond.model.ids import Offset, TimestampMs
 
 CONFIGS_MAX = 10_000
@@ -32,6 +33,8 @@ class Queues:
         self._open: dict[tuple[str, Partition], QueuePartition] = {}
         self._opening: dict[tuple[str, Partition], asyncio.Task[QueuePartition]] = {}
         """Those that are not open yet."""
+        self._attended: dict[Partition, int] = {}
+        """Partitions of which all that is kept is open, and since which epoch."""
         self.lock_ms_max = whole("millpond.visibility.max.ms", static)
         self._configs: dict[str, GroupConfig] = {}
         """What groups that were asked for are told, as long as nobody changes a setting."""
@@ -66,8 +69,13 @@ class Queues:
         if opening is None:
             opening = asyncio.get_running_loop().create_task(self._begin(group, partition))
             self._opening[group, partition] = opening
-            opening.add_done_callback(lambda _: self._opening.pop((group, partition), None))
+            opening.add_done_callback(lambda task: self._opened(group, partition, task))
         return await asyncio.shield(opening)
+
+    def _opened(self, group: str, partition: Partition, opening: asyncio.Task[QueuePartition]) -> None:
+        self._opening.pop((group, partition), None)
+        if not opening.cancelled():
+            opening.exception()  # whoever waited to be told may be gone
 
     async def _begin(self, group: str, partition: Partition) -> QueuePartition:
         while True:
@@ -80,6 +88,29 @@ class Queues:
                 self._open[group, partition] = queue
                 return queue
             queue.end(CoordinatorUnavailable(f"the settings of {group} changed meanwhile"))
+
+    async def open_kept(self, partitions: Iterable[Partition]) -> None:
+        """What was begun before this broker led it, or closed since: so its leases run out, its dead letters are sent
+        and metrics tell of it, whether somebody comes for it or not. What cannot be opened now is tried next time."""
+        for (group, partition), queue in list(self._open.items()):
+            if queue.failure is not None:
+                del self._open[group, partition]
+                self._attended.pop(partition, None)
+        led = {each: each.leader_epoch for each in partitions if each.is_led_here}
+        new = {(each.topic_id, each.at.partition): each for each in led if self._attended.get(each) != led[each]}
+        self._attended = {each: epoch for each, epoch in self._attended.items() if led.get(each) == epoch}
+        if not new:
+            return
+        topics = {each.topic_id for each in new.values()}
+        kept = await self._shared.states.find(KIND, topic_id=topics.pop() if len(topics) == 1 else None)
+        self._attended |= {each: led[each] for each in new.values()}
+        for key in kept:
+            place = new.get((key.topic_id, key.partition))
+            if place is not None:
+                try:
+                    await self.at(key.group, place)
+                except MillpondError:
+                    self._attended.pop(place, None)
 
     def beginning(self, group: str, partition: Partition) -> Offset:
         """Where the group begins that was never here."""
@@ -118,6 +149,7 @@ class Queues:
                 queue.end(NotLeader(f"{partition.at} has another leader; ask for metadata"))
             elif delivery_settings(self.config(group), partition.at.topic) != queue.settings:
                 del self._open[group, partition]
+                self._attended.pop(partition, None)
                 queue.end(CoordinatorUnavailable(f"the settings of {group} have changed; ask again"))
 
     async def close(self) -> None:

@@ -1,5 +1,5 @@
-"""What logs need now and then: segments rolled by age, old ones removed, compacted topics compacted, and another try
-for those that could not be opened.
+"""What logs need now and then: segments rolled by age, old ones removed, compacted topics compacted, another try for
+those that could not be opened; and queues that nobody asks for.
 
 One log after another, so that upkeep never crowds out clients. Driven by app, which starts and cancels it.
 """
@@ -35,6 +35,7 @@ async def keep_up(
     while True:
         for _ in range(turns):
             await asyncio.sleep(pause_seconds / turns)
+            await _do(queues.open_kept(partitions), on_error)
             for partition in [each for each in partitions if each.config.retains_unacknowledged]:
                 await _do(remove_acknowledged(partition, queues), on_error)
         partitions.open_what_failed(metadata.image)

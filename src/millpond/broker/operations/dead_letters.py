@@ -33,7 +33,7 @@ from millpond.model.errors import (
     TopicAlreadyExists,
 )
 from millpond.model.ids import Offset, ProducerEpoch, ProducerId, Sequence, TimestampMs
-from millpond.model.limits import KIB, MIB
+from millpond.model.limits import KIB, MIB, TOPIC_NAME_CHARS_MAX
 from millpond.model.ports import Clock, Rng
 from millpond.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from millpond.protocol.records import NewRecord, Record, decode_batch, encode_batch, iter_batches
@@ -149,7 +149,7 @@ class DeadLetterTopics:
     def name(self, group: str, topic: str) -> str:
         image = self._metadata.image
         config = group_config(image, layers(image, self._static).merged(), group)
-        return config.dead_letter_topic or topic + SUFFIX
+        return config.dead_letter_topic or graveyard_of(topic)
 
     # Sending
 
@@ -179,6 +179,11 @@ class DeadLetterTopics:
         )
         if codes not in ([0], [DUPLICATE]):
             raise NotLeader(f"{topic.name}-{number} did not take a letter: {codes or 'no answer'}")
+
+
+def graveyard_of(topic: str) -> str:
+    """Where no group names another. A name that would be too long loses its end; letters say whose they are."""
+    return topic[: TOPIC_NAME_CHARS_MAX - len(SUFFIX)] + SUFFIX
 
 
 def _own(record: Record | None) -> Iterator[tuple[str, bytes | None]]:

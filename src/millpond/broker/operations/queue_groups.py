@@ -15,11 +15,10 @@ from millpond.broker.node import Node
 from millpond.core.groups.descriptions import GroupListing, GroupType, ShareDescription
 from millpond.core.groups.share import State
 from millpond.core.groups.share_assignor import NAME as ASSIGNOR
+from millpond.core.metadata.group_configs import REDRIVES
 from millpond.core.metadata.internal_topics import STATES
 from millpond.model.errors import CoordinatorUnavailable
 
-REDRIVES: Final = "millpond.redrive"
-"""Of groups with which dead letters are sent back: Millpond's own, and not listed."""
 PATIENCE_SECONDS: Final = 2.0
 """Where queues are kept by brokers that do not answer, the others are listed after this."""
 NOBODYS_STATE: Final = State.EMPTY.value
@@ -44,7 +43,7 @@ async def _unjoined(node: Node) -> set[str]:
     with suppress(CoordinatorUnavailable, TimeoutError):
         async with asyncio.timeout(PATIENCE_SECONDS):
             kept = await node.states.find(KIND)
-        groups = {key.group for key in kept if not key.group.startswith(f"{REDRIVES}.")}
+        groups = {key.group for key in kept if not key.group.startswith(REDRIVES)}
         return {each for each in groups if _is_looked_after_here(node, each) and node.groups.describe(each) is None}
     return set()
 

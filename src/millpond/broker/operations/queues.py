@@ -20,6 +20,7 @@ from millpond.broker.operations import share
 from millpond.core.delivery.delay_headers import told
 from millpond.core.delivery.sessions import PartitionId
 from millpond.core.delivery.states import Lane, Outcome, Waiting
+from millpond.core.metadata.group_configs import REDRIVES
 from millpond.core.metadata.image import Topic
 from millpond.model.errors import LeaseLost, MillpondError, NotLeader, UnknownTopicOrPartition
 from millpond.protocol.records import Record, decode_batch, parse_header
@@ -293,7 +294,8 @@ async def _settle_one(
 
 async def groups(node: Node, topic: Topic) -> list[str]:
     """All that ever asked for messages of the topic, by whatever door, and were not deleted since."""
-    return sorted({key.group for key in await node.states.find(KIND, topic_id=topic.topic_id)})
+    found = {key.group for key in await node.states.find(KIND, topic_id=topic.topic_id)}
+    return sorted(each for each in found if not each.startswith(REDRIVES))
 
 
 async def depths(node: Node, group: str, topic: Topic) -> list[Depth]:

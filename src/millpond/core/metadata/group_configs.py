@@ -206,6 +206,15 @@ _KEYS = (
 
 GROUP_KEYS: Mapping[str, ConfigKey] = {key.name: key for key in _KEYS}
 
+REDRIVES = "millpond.redrive."
+"""Begins the names of groups with which dead letters are sent back: Millpond's own, and not listed."""
+_OF_REDRIVES = {
+    # In the order of their offsets, so that all before one of them were sent back; and as often as it takes.
+    "millpond.priority": "off",
+    "share.delivery.count.limit": "1000",
+    "millpond.dead.letter": "off",
+}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupConfig:
@@ -236,7 +245,10 @@ class GroupConfig:
 
 
 def group_config(image: Image, broker_defaults: Mapping[str, str], group: str) -> GroupConfig:
-    """`broker_defaults` are those of all brokers, or of one: `layers(image, static).merged()`."""
+    """`broker_defaults` are those of all brokers, or of one: `layers(image, static).merged()`. What sends dead letters
+    back does so whatever anybody has set."""
+    if group.startswith(REDRIVES):
+        return effective_group(_OF_REDRIVES, {})
     return effective_group(image.configs_of_group(group), broker_defaults)
 
 

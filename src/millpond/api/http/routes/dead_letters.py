@@ -108,6 +108,7 @@ ROUTES = (
         summary="Send the dead letters of a group back to their topic",
         handler=redrive,
         body=RedriveWish,
+        needs_body=False,
         answer=Redrive,
     ),
 )

@@ -7,7 +7,7 @@ from msgspec import Meta, Struct
 
 from millpond.api.anywhere import delays
 from millpond.api.anywhere.delays import PAGE_DEFAULT, PAGE_MAX
-from millpond.api.anywhere.refusals import Refusal, check
+from millpond.api.anywhere.refusals import Refusal, check, wrong
 from millpond.api.http.forms import Partition, TopicName
 from millpond.api.http.queue_messages import Delay, Moment, moment_of
 from millpond.api.http.routing import Call, Route
@@ -15,6 +15,7 @@ from millpond.api.http.services import Services
 from millpond.client.admin_delays import Delayed, DelayPage
 from millpond.core.metadata.broker_configs import layers, whole
 from millpond.core.metadata.topic_configs import effective
+from millpond.model.errors import InvalidRequest
 
 
 class DelayQuery(Struct, forbid_unknown_fields=True):
@@ -99,9 +100,11 @@ async def cancel(call: Call) -> CancelledDelay:
 
 async def reschedule(call: Call) -> Rescheduled:
     message_id, wish = _message_id(call), call.body
-    if (wish.deliver_at is None) == (wish.delay_ms is None):
+    if wish.deliver_at is None and wish.delay_ms is None:
         detail = "deliver_at or delay_ms is required, one of them"
         raise Refusal(400, "missing_field", detail, field="deliver_at")
+    if wish.deliver_at is not None and wish.delay_ms is not None:
+        raise wrong("deliver_at", "delay_ms and deliver_at are both given; leave one out")
     now_ms, delay_ms_max = call.services.node.clock.wall_ms(), whole("millpond.delay.max.ms", call.services.node.static)
     check("delay_ms", wish.delay_ms, least=0, most=delay_ms_max)
     deliver_at = moment_of(wish.deliver_at)
@@ -135,6 +138,7 @@ ROUTES = (
         handler=list_delays,
         query=DelayQuery,
         answer=DelayList,
+        blames={InvalidRequest: "after"},
     ),
     Route(
         method="DELETE",
@@ -142,6 +146,7 @@ ROUTES = (
         summary="Cancel a delayed message, or a schedule, by its message id",
         handler=cancel,
         answer=CancelledDelay,
+        blames={InvalidRequest: "message_id"},
     ),
     Route(
         method="PATCH",
@@ -150,5 +155,6 @@ ROUTES = (
         handler=reschedule,
         body=NewMoment,
         answer=Rescheduled,
+        blames={InvalidRequest: "message_id"},
     ),
 )

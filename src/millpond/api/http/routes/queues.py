@@ -11,7 +11,7 @@ are settled.
 """
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -21,7 +21,7 @@ from millpond.api.anywhere.queues import ERROR_CHARS_MAX, GROUP_CHARS_MAX, RECEI
 from millpond.api.anywhere.refusals import Refusal, code_of, status_of
 from millpond.api.anywhere.shipment import Shipment
 from millpond.api.http.forms import FORMS, form_of_accept, form_of_body
-from millpond.api.http.problems import problem
+from millpond.api.http.problems import Blames, problem
 from millpond.api.http.queue_messages import (
     MISSING,
     Delivered,
@@ -33,7 +33,7 @@ from millpond.api.http.queue_messages import (
 )
 from millpond.api.http.replies import Reply
 from millpond.api.http.routing import Call, Route
-from millpond.model.errors import LeaseLost
+from millpond.model.errors import BatchTooLarge, InvalidTopicName, LeaseLost, PolicyViolation
 from millpond.model.limits import RECEIVE_MESSAGES_MAX, RECEIVE_WAIT_MS_MAX, RETRY_DELAY_MS_MAX, VISIBILITY_MS_MAX
 
 Group = Annotated[str, Meta(min_length=1, max_length=GROUP_CHARS_MAX, examples=["kitchen"])]
@@ -154,7 +154,7 @@ async def send(call: Call) -> object:
         delayed_by = delayed_by or (asks and f"{prefix.format(number)}{asks}")
     shipment = await queues.send(node, services.neighbours, services.producing, name, records, delayed_by=delayed_by)
     if shipment.errors:
-        return _refused(shipment, name)
+        return _refused(shipment, name, prefix)
     sent = [Sent(f"{name}/{partition}/{offset}", partition, offset) for partition, offset in shipment.places]
     if isinstance(call.body, list):
         return sent
@@ -179,7 +179,7 @@ def _messages(body: OneOrMany | list[NewQueueMessage]) -> tuple[Sequence[NewQueu
     return messages, prefix
 
 
-def _refused(shipment: Shipment, name: str) -> Reply:
+def _refused(shipment: Shipment, name: str, prefix: str) -> Reply:
     results: list[dict[str, int | str]] = [
         {"code": code_of(error), "detail": str(error)}
         if (error := shipment.errors.get(number))
@@ -187,7 +187,8 @@ def _refused(shipment: Shipment, name: str) -> Reply:
         for number, (partition, offset) in enumerate(shipment.places)
     ]
     first = shipment.first_error
-    return problem(status_of(first), code_of(first), shipment.told(), results=results)
+    field = f"{prefix.format(min(shipment.errors))}value" if isinstance(first, BatchTooLarge) else None
+    return problem(status_of(first), code_of(first), shipment.told(), field=field, results=results)
 
 
 # Out
@@ -282,6 +283,7 @@ async def stats(call: Call) -> QueueStats:
 
 
 _QUEUE = "/api/v1/queues/{topic}"
+_BLAMES: Final[Blames] = {InvalidTopicName: "topic", PolicyViolation: "topic"}
 
 ROUTES = (
     Route(
@@ -292,6 +294,7 @@ ROUTES = (
         body=OneOrMany | list[NewQueueMessage],
         answer=SentOneOrMany | list[Sent],
         takes=tuple(FORMS),
+        blames=_BLAMES,
     ),
     Route(
         method="POST",
