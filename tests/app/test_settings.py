@@ -208,6 +208,17 @@ def test_values_that_are_not_allowed() -> None:
     )
 
 
+def test_settings_that_do_not_fit_together_are_named_as_they_were_given() -> None:
+    assert refusal("group.min.session.timeout.ms=10000", "group.max.session.timeout.ms=5000") == (
+        "group.min.session.timeout.ms is 10000 and group.max.session.timeout.ms is 5000; allowed is a least that is "
+        "not above the most"
+    )
+    assert refusal("controller.quorum.heartbeat.interval.ms=300") == (
+        "controller.quorum.heartbeat.interval.ms is 300 and controller.quorum.election.timeout.ms is 500; allowed is "
+        "an interval that fits twice into the timeout"
+    )
+
+
 def test_a_long_value_is_shown_in_part() -> None:
     assert "…" in refusal(node_id="9" * 1000)
     assert len(refusal(node_id="9" * 1000)) < 250
@@ -243,6 +254,11 @@ def test_unknown_names_are_refused_with_the_nearest_that_is_known(file: Path) ->
         "there are advertise, cluster-id, cluster-secret, cluster-secret-file, data-dir, discovery, grpc, http, "
         "insecure, kafka, log-format, node-id, offset-store, peers, set"
     )
+
+
+def test_broker_settings_that_are_no_table_are_told_how_one_is_written(file: Path) -> None:
+    file.write_text("set = 3\n")
+    assert refusal(config=str(file)) == (f"set ({file}:1) is no table; write [set], and below it num.partitions = 3")
 
 
 def test_a_broker_setting_outside_its_table_is_told_where_it_belongs(file: Path) -> None:

@@ -60,3 +60,4 @@ def test_one_that_nobody_offers_is_refused_by_name(tmp_path: Path) -> None:
     code, _, said = run(*arguments, "--set=group.consumer.assignors=uniform,nobodys")
     assert code != 0
     assert "no installed package offers 'nobodys'" in " ".join(said.split())
+    assert "there are: uniform, range" in " ".join(said.split())

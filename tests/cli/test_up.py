@@ -94,6 +94,28 @@ def test_an_interrupt_stops_it_in_order_too(tmp_path: Path) -> None:
     assert lines[-1]["event"] == "broker_stopped"
 
 
+def test_a_terminal_that_is_closed_stops_it_in_order_too(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path) as broker:
+        broker.send(signal.SIGHUP)
+        code, lines, err = broker.wait()
+    assert (code, err) == (0, "")
+    assert lines[0]["signal"] == "SIGHUP"
+    assert lines[-1]["event"] == "broker_stopped"
+
+
+def test_a_broker_that_shall_outlive_its_terminal_does(tmp_path: Path) -> None:
+    """`nohup` has the signal ignored before the broker starts."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        broker = BrokerProcess(tmp_path)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    with broker:
+        broker.send(signal.SIGHUP)
+        lines = broker.stop()
+    assert lines[0]["signal"] == "SIGTERM"
+
+
 def test_a_second_signal_stops_it_at_once(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path) as broker:
         host, port = broker.started["host"], broker.started["port"]

@@ -51,6 +51,10 @@ def test_every_code_that_can_be_answered_has_kafkas_name() -> None:
     for code in GroupError:
         if code is not GroupError.NONE:
             assert error_name(code) == code.name
+    # What only a handler knows of.
+    assert error_name(53) == "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
+    assert error_name(70) == "FETCH_SESSION_ID_NOT_FOUND"
+    assert error_name(104) == "INCONSISTENT_CLUSTER_ID"
     assert error_name(12_345) == "CODE_12345"
 
 

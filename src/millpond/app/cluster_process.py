@@ -31,6 +31,7 @@ from millpond.app.forwarding import ForwardedLine, write_line
 from millpond.app.logging_setup import set_up_logging
 from millpond.app.refusals import CannotStart
 from millpond.app.settings import OFF, PORT_MAX, Settings
+from millpond.app.signals import stop_signals
 from millpond.app.sources import ENVIRONMENT_PREFIX
 from millpond.model.addresses import Address
 from millpond.model.errors import InvalidSetting
@@ -49,7 +50,6 @@ SECRET_FILE = "cluster-secret"
 STOP_SECONDS_MAX = 20.0
 """Longer than a broker takes that lets its clients have their answers."""
 LINE_BYTES_MAX = 4 << 20
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _PR_SET_PDEATHSIG = 1
 
 
@@ -97,7 +97,7 @@ class _Cluster:
     async def run(self, commands: Mapping[int, Sequence[str]]) -> None:
         began_ms = self._clock.monotonic_ms()
         loop = asyncio.get_running_loop()
-        for each in _SIGNALS:
+        for each in stop_signals():
             loop.add_signal_handler(each, self._heard, each)
         readers: list[asyncio.Task[None]] = []
         try:

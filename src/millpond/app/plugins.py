@@ -3,7 +3,7 @@
 Driven by process.py, when a broker starts.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
@@ -21,14 +21,16 @@ def load_offset_store(url: str) -> OffsetStore:
 
 
 def load_assignor(name: str) -> Assignor:
-    found: Assignor = _load(assignors.ENTRY_POINTS, name, setting=f"group.consumer.assignors has {name!r}")
+    setting = f"group.consumer.assignors has {name!r}"
+    found: Assignor = _load(assignors.ENTRY_POINTS, name, setting=setting, own=assignors.ASSIGNORS)
     return found
 
 
-def _load(group: str, name: str, *, setting: str) -> Callable[..., Any]:
+def _load(group: str, name: str, *, setting: str, own: Iterable[str] = ()) -> Callable[..., Any]:
+    """`own` are the names that need no package."""
     offered: dict[str, EntryPoint] = {each.name: each for each in entry_points(group=group)}
     if name not in offered:
-        there = ", ".join(sorted(offered)) or "none"
+        there = ", ".join([*own, *sorted(offered)]) or "none"
         raise InvalidSetting(
             f"{setting}, and no installed package offers {name!r} (entry points {group}); there are: {there}. "
             "Install the package that does, or correct the name"

@@ -1,7 +1,7 @@
 """One broker as a process: locked, started, listening until a signal, stopped in order.
 
-Invariant: after the first SIGINT or SIGTERM everything that was accepted is answered and every log closed; a second
-one ends the process at once, and recovery does the rest at the next start.
+Invariant: after the first of the signals that ask for a stop everything that was accepted is answered and every log
+closed; a second one ends the process at once, and recovery does the rest at the next start.
 Driven by the command line, once per process.
 """
 
@@ -28,6 +28,7 @@ from millpond.app.logging_setup import set_up_logging
 from millpond.app.recovery_summary import RecoverySummary
 from millpond.app.refusals import CannotListen, CannotStart
 from millpond.app.settings import LogFormat, Settings
+from millpond.app.signals import stop_signals
 from millpond.core.groups.assignors import ASSIGNORS, Assignor
 from millpond.core.groups.stores import OffsetStore
 from millpond.model.addresses import Address
@@ -53,7 +54,6 @@ except ImportError:  # not on every system; asyncio's own does the same, slower
     new_loop = asyncio.new_event_loop
 
 FILES_MAX = 1 << 20
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
 ALLOCATIONS_PER_COLLECTION = 20_000
 """Python's 700 is less than a few dozen requests hold that wait for the disk: all of them would be looked through, and
 found to be in use, again and again. That took a fifth of what a request costs."""
@@ -255,7 +255,7 @@ class _Signals:
         self._loop = asyncio.get_running_loop()
         self._asked = asyncio.Event()
         self._first: signal.Signals | None = None
-        for each in SIGNALS:
+        for each in stop_signals():
             signal.signal(each, self._heard)
 
     def _heard(self, number: int, _frame: object) -> None:

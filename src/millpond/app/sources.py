@@ -90,6 +90,8 @@ def from_file(path: str, *, source: str) -> Layer:
                 sets[key] = Given(_text(key, item, where), where)
         else:
             where = _place(path, text, name)
+            if name == SET:
+                raise InvalidSetting(f"{SET} ({where}) is no table; write [{SET}], and below it num.partitions = 3")
             _check_name(name, where)
             own[name] = Given(_text(name, value, where), where)
     return Layer(own=own, sets=sets)

@@ -31,6 +31,9 @@ from millpond.testing.clock import ManualClock
 
 Result = TypeVar("Result")
 
+UPKEEP_SECONDS = 1.0
+"""Of true time between two looks at what retention removes, so that a clock that was turned is soon noticed."""
+
 
 class InProcessBroker:
     def __init__(
@@ -118,7 +121,12 @@ class InProcessBroker:
     async def _open(self, directory: str) -> Broker:
         return await Broker.start(
             BrokerSettings(
-                data_directory=directory, port=self._port, http=self._http, grpc=self._grpc, configs=self._configs
+                data_directory=directory,
+                port=self._port,
+                http=self._http,
+                grpc=self._grpc,
+                upkeep_seconds=UPKEEP_SECONDS,
+                configs=self._configs,
             ),
             filesystem=OsFilesystem(),
             clock=self.clock,

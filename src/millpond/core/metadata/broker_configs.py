@@ -247,6 +247,22 @@ def check_static(static: Mapping[str, str]) -> None:
         parse(_key(name), text)
     check_together(effective({}, static))
     check_group_together(effective_group({}, static))
+    _check_broker_together(static)
+
+
+def _check_broker_together(static: Mapping[str, str]) -> None:
+    least, most = "group.min.session.timeout.ms", "group.max.session.timeout.ms"
+    if whole(least, static) > whole(most, static):
+        raise InvalidSetting(
+            f"{least} is {whole(least, static)} and {most} is {whole(most, static)}; allowed is a least that is not "
+            "above the most"
+        )
+    heartbeat, election = "controller.quorum.heartbeat.interval.ms", "controller.quorum.election.timeout.ms"
+    if 2 * whole(heartbeat, static) > whole(election, static):
+        raise InvalidSetting(
+            f"{heartbeat} is {whole(heartbeat, static)} and {election} is {whole(election, static)}; allowed is an "
+            "interval that fits twice into the timeout"
+        )
 
 
 def check_dynamic(values: Mapping[str, str]) -> None:
