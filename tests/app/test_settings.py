@@ -158,6 +158,14 @@ def test_the_last_of_a_repeated_set_wins() -> None:
     assert settings("num.partitions=1", "num.partitions = 2").configs == {"num.partitions": "2"}
 
 
+def test_a_rack_is_said_like_any_other_setting_wherever_settings_come_from(file: Path) -> None:
+    file.write_text('rack = "a"')
+    assert settings(config=str(file)).configs == {"broker.rack": "a"}
+    assert settings(config=str(file), environ={"MILLPOND_RACK": "b"}).configs == {"broker.rack": "b"}
+    assert settings("broker.rack=c", config=str(file)).configs == {"broker.rack": "c"}
+    assert settings(config=str(file), rack="d").configs == {"broker.rack": "d"}
+
+
 def test_a_file_named_on_the_command_line_replaces_that_of_the_environment(file: Path) -> None:
     file.write_text("node-id = 3")
     assert settings(config=str(file), environ={"MILLPOND_CONFIG": "not there"}).node_id == 3
@@ -252,7 +260,7 @@ def test_unknown_names_are_refused_with_the_nearest_that_is_known(file: Path) ->
     file.write_text("zzz = 1\n")
     assert refusal(config=str(file)).endswith(
         "there are advertise, cluster-id, cluster-secret, cluster-secret-file, data-dir, discovery, grpc, http, "
-        "insecure, kafka, log-format, node-id, offset-store, peers, set"
+        "insecure, kafka, log-format, node-id, offset-store, peers, rack, set"
     )
 
 

@@ -14,7 +14,7 @@ from millpond.core.metadata.commands import AllocateProducerIds, Command, Create
 from millpond.core.metadata.encoding import encode
 from millpond.core.metadata.image import EMPTY, Image, apply_all
 from millpond.core.raft.settings import RaftSettings
-from millpond.model.errors import DiskFailed, DiskFull, StorageError, UnreadableCommand
+from millpond.model.errors import DiskFailed, DiskFull, PromisesForgotten, StorageError, UnreadableCommand
 from millpond.model.ids import LeaderEpoch, TimestampMs
 from millpond.protocol.records import encode_values
 from millpond.storage.log import Log
@@ -99,6 +99,29 @@ def test_the_others_go_on_without_a_broker_whose_disk_fails() -> None:
         await until(lambda: all_have(cluster, "first", "second"))
         for machine in cluster.up:
             await machine.stop()
+
+    simulate(1, scenario)
+
+
+def test_a_voter_that_lost_what_it_acknowledged_is_told_what_to_do_and_does_not_wait_for_ever() -> None:
+    async def scenario(sim: Simulation) -> None:
+        cluster = SimCluster(sim, 3)
+        await cluster.start_all()
+        controller = cluster.controller()
+        assert controller is not None
+        [voter, _] = [machine for machine in cluster.up if machine is not controller]
+        voter.disk.lie_about_sync = True
+        assert await controller.create_topic("lost-by-one")
+        await until(lambda: all_have(cluster, "lost-by-one"))
+        voter.broker = None
+        voter.host.cut_power()
+        voter.disk.crash("lose")
+        voter.disk.lie_about_sync = False
+        with pytest.raises(PromisesForgotten, match=rf"ends at entry \d+.*`millpond cluster demote {voter.node_id}`"):
+            await voter.start()
+        assert await controller.create_topic("by-the-others")
+        cluster.failures.clear()
+        await cluster.stop_all()
 
     simulate(1, scenario)
 

@@ -249,7 +249,9 @@ def test_a_damaged_document_is_refused_and_says_what_to_do(name: str) -> None:
         disk = SimDisk(sim.loop.chance("disk"))
         await filled(sim, disk)
         rot(disk, name)
-        with pytest.raises(UnreadableCommand, match=f"{name} is not what was written.*restore the data directory"):
+        with pytest.raises(
+            UnreadableCommand, match=f"{name} is not what was written.*from a backup.*`millpond cluster demote 1`"
+        ):
             await opened(sim, disk)
 
     simulate(1, scenario)
@@ -272,7 +274,7 @@ async def test_a_damaged_log_is_refused_and_says_what_to_do(sim: Simulation, dis
     await filled(sim, disk)
     rot(disk, "00000000000000000000.log")
     disk.remove(f"{PATH}/clean-shutdown")
-    with pytest.raises(UnreadableCommand, match=r"is damaged at byte.*restore the data directory"):
+    with pytest.raises(UnreadableCommand, match=r"is damaged at byte.*from a backup"):
         await opened(sim, disk)
 
 

@@ -7,8 +7,10 @@ from itertools import product
 import pytest
 
 from millpond.broker.drivers.followers import FETCH_WAIT_MS
+from millpond.broker.operations.fetch import Wanted, fetch_now
 from millpond.broker.operations.produce import begin, finish, time_is_up
-from millpond.model.ids import TimestampMs, TopicPartition
+from millpond.model.errors import LogCorrupted
+from millpond.model.ids import LeaderEpoch, Offset, TimestampMs, TopicPartition
 from millpond.protocol.records import decode_batch, encode_values, iter_batches
 from millpond.testing import Simulation, simulate
 from millpond.testing.hosts import HostDown
@@ -105,6 +107,20 @@ async def test_what_is_acknowledged_is_on_all_three(cluster: SimCluster) -> None
         await send(cluster, value)
         assert sum(value in values_on(machine) for machine in cluster.up) == 3
     assert [unique(values_on(machine)) for machine in cluster.up] == [values] * 3
+
+
+@with_three
+async def test_a_leader_that_finds_its_log_damaged_says_so(cluster: SimCluster) -> None:
+    await send(cluster, b"rots on one of three disks")
+    leader = leader_of(cluster)
+    assert leader is not None
+    assert leader.broker is not None
+    leader.disk.rot(f"data/{AT}/{0:020d}.log", position=70, bit=1)
+    wanted = Wanted(leader.broker.node.find(AT.topic, b"", 0), Offset(0), 1000, LeaderEpoch(-1))
+    [fetched] = leader.host.look(lambda: fetch_now([wanted], bytes_min=0, bytes_max=1000)) or []
+    assert isinstance(fetched.error, LogCorrupted)
+    assert cluster.failures == [fetched.error]
+    cluster.failures.clear()
 
 
 @with_three

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from millpond.model.errors import MillpondError, OffsetOutOfRange
+from millpond.model.errors import MillpondError, OffsetOutOfRange, PromisesForgotten
 from tests.simulation import (
     broker_mutants,
     broker_world,
@@ -86,9 +86,10 @@ def everywhere() -> Iterator[Planted]:
     for mutant, named in broker_mutants.MUTANTS:
         yield Planted("broker", mutant, broker_world.run_seed, (Violation, Refused), 120, named)
     for mutant, named in cluster_mutants.MUTANTS:
-        yield Planted("metadata", mutant, cluster_world.run_seed, broken, 40, named)
+        yield Planted("metadata", mutant, cluster_world.run_seed, (*broken, PromisesForgotten), 40, named)
     for mutant, world in replicated_mutants.MUTANTS:
-        yield Planted("cluster", mutant, partial(replicated_world.run_seed, **world), (*broken, Refused), 100)
+        caught_by = (*broken, Refused, PromisesForgotten)
+        yield Planted("cluster", mutant, partial(replicated_world.run_seed, **world), caught_by, 100)
     for mutant, world in queue_mutants.MUTANTS:
         yield Planted("queue", mutant, partial(queue_world.run_seed, **world), (*broken, MillpondError, Refused), 60)
     for mutant, day in states_mutants.MUTANTS:

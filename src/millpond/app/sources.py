@@ -21,8 +21,10 @@ from millpond.model.values import dataclass
 
 NAMES = (
     *("data-dir", "kafka", "http", "grpc", "advertise", "node-id", "offset-store", "insecure", "log-format"),
-    *("peers", "discovery", "cluster-id", "cluster-secret", "cluster-secret-file"),
+    *("rack", "peers", "discovery", "cluster-id", "cluster-secret", "cluster-secret-file"),
 )
+SHORT = {"rack": "broker.rack"}
+"""Names of our own for settings that Kafka's brokers have too; both are taken."""
 SET = "set"
 ENVIRONMENT_PREFIX = "MILLPOND_"
 ENVIRONMENT_SET_PREFIX = "MILLPOND_SET_"
@@ -69,6 +71,11 @@ class Layer:
     """By Kafka's names."""
 
 
+def _layer(own: Mapping[str, Given], sets: Mapping[str, Given]) -> Layer:
+    said_short = {SHORT[name]: given for name, given in own.items() if name in SHORT}
+    return Layer(own={name: own[name] for name in own if name not in SHORT}, sets={**sets, **said_short})
+
+
 def from_file(path: str, *, source: str) -> Layer:
     try:
         with open(path, encoding="utf-8") as file:
@@ -94,7 +101,7 @@ def from_file(path: str, *, source: str) -> Layer:
                 raise InvalidSetting(f"{SET} ({where}) is no table; write [{SET}], and below it num.partitions = 3")
             _check_name(name, where)
             own[name] = Given(_text(name, value, where), where)
-    return Layer(own=own, sets=sets)
+    return _layer(own, sets)
 
 
 def from_environment(environ: Mapping[str, str]) -> Layer:
@@ -110,7 +117,7 @@ def from_environment(environ: Mapping[str, str]) -> Layer:
         elif _is_unknown(variable):
             known = [*_ENVIRONMENT_NAMES, *_ENVIRONMENT_SETS, ENVIRONMENT_CONFIG]
             raise InvalidSetting(f"{variable} (environment) is no setting; {_nearest(variable, known)}")
-    return Layer(own=own, sets=sets)
+    return _layer(own, sets)
 
 
 def _is_unknown(variable: str) -> bool:
@@ -130,7 +137,7 @@ def from_flags(flags: Mapping[str, str], sets: Sequence[str]) -> Layer:
             )
         _check_set_name(name, "--set")
         read[name] = Given(text, f"--set {name}")
-    return Layer(own={name: Given(text, f"--{name}") for name, text in flags.items()}, sets=read)
+    return _layer({name: Given(text, f"--{name}") for name, text in flags.items()}, read)
 
 
 # Reading TOML

@@ -14,11 +14,11 @@ from millpond.model.values import dataclass
 
 SETTINGS: Final = (
     *("data-dir", "kafka", "http", "grpc", "advertise", "node-id", "peers", "discovery", "cluster-id"),
-    *("cluster-secret-file", "offset-store", "log-format"),
+    *("cluster-secret-file", "rack", "offset-store", "log-format"),
 )
 """Flags that are settings of the same name, and take a text."""
 INSECURE: Final = "insecure"
-OTHERS: Final = ("config", "rack", "cluster", "set")
+OTHERS: Final = ("config", "cluster", "set")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +28,6 @@ class Start:
     flags: Mapping[str, str]
     sets: Sequence[str] = ()
     config: str | None = None
-    rack: str | None = None
     cluster: int | None = None
     """How many brokers; None for one that is no trial of a cluster."""
 
@@ -64,8 +63,7 @@ def start(wanted: Start) -> None:
     """Returns when the broker has been told to stop, and has."""
     from millpond.app.settings import load  # noqa: PLC0415 - see above
 
-    sets = [*wanted.sets, *([] if wanted.rack is None else [f"broker.rack={wanted.rack}"])]
-    settings = load(flags=wanted.flags, sets=sets, environ=os.environ, config=wanted.config)
+    settings = load(flags=wanted.flags, sets=wanted.sets, environ=os.environ, config=wanted.config)
     # A broker is loaded only when one is started, so that a refusal comes at once.
     if wanted.cluster is None:
         from millpond.app.process import run  # noqa: PLC0415

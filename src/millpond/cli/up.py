@@ -113,12 +113,13 @@ def up(
         "discovery": discovery,
         "cluster-id": cluster_id,
         "cluster-secret-file": cluster_secret_file,
+        "rack": rack,
         "offset-store": offset_store,
         "log-format": log_format,
         INSECURE: "true" if insecure else None,
     }
     flags = {name: text for name, text in given.items() if text is not None}
-    start(Start(flags=flags, sets=sets or [], config=config, rack=rack, cluster=cluster))
+    start(Start(flags=flags, sets=sets or [], config=config, cluster=cluster))
 
 
 def _refuse_secret(given: str | None) -> None:

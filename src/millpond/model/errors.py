@@ -57,7 +57,8 @@
     │   ├── LogCorrupted            bytes on disk are not those that were written; never served
     │   ├── Truncated               an append was cut off again before it was kept
     │   ├── LogClosed               the log was closed while, or before, it was asked
-    │   └── UnreadableCommand       bytes of the metadata log that this version cannot read
+    │   ├── UnreadableCommand       bytes of the metadata log that this version cannot read
+    │   └── PromisesForgotten       a broker that votes has less of the metadata log than it said it has
     └── ClientError                 what a client meets that no broker told it
         ├── BrokerUnreachable       no answer: nobody listens there, or the connection ended first
         ├── DeliveryTimedOut        not acknowledged in the time there was; it may have been written all the same
@@ -418,6 +419,10 @@ class UnreadableCommand(StorageError):
     http_status = 500
     grpc_code = "DATA_LOSS"
     retriable = False  # the bytes will not change
+
+
+class PromisesForgotten(StorageError):
+    retriable = False  # its data directory is an older one
 
 
 class ClientError(MillpondError):

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from millpond.broker.drivers.follower_waits import Question
 from millpond.broker.drivers.links import Identity
+from millpond.broker.drivers.quorum_store import start_anew
 from millpond.core.cluster.handshake import NONCE_BYTES, Handshake, Side
 from millpond.model.ports import Rng
 from millpond.model.values import dataclass
@@ -117,7 +118,5 @@ class Doorkeeper:
 def _forgotten(broker: int) -> str:
     return (
         f"broker {broker} votes in this cluster, and comes with another data directory than it had: it does not know "
-        "any more what it promised. Start it with the directory it had; if that is lost, run `millpond cluster demote "
-        f"{broker}`, start it with an empty directory and with peers that do not name it, and let it vote again with "
-        f"`millpond cluster promote {broker}`"
+        f"any more what it promised. Start it with the directory it had; if that is lost, {start_anew(broker)}"
     )

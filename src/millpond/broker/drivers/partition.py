@@ -18,6 +18,7 @@ from millpond.core.replication.members import Members
 from millpond.core.replication.refusals import Refusals
 from millpond.model.errors import (
     FencedLeaderEpoch,
+    LogCorrupted,
     NotEnoughReplicasAfterAppend,
     NotLeader,
     RequestTimedOut,
@@ -62,6 +63,7 @@ class Partition:
         "leading",
         "listeners",
         "log",
+        "on_damage",
         "refusals",
         "topic_id",
     )
@@ -82,6 +84,8 @@ class Partition:
         self.refusals = Refusals()
         self.delays: Delaying | None = None
         """Who looks after delayed messages, where this broker leads and the topic has any; see delays.py."""
+        self.on_damage: Callable[[LogCorrupted], object] = _tell_nobody
+        """Called by whoever reads what is not as it was written: clients only try again, and nobody would know."""
         self.fetched_bytes = self.fetched_messages = 0
         """By consumers, since the log was opened; telemetry shows them."""
         self._waiting: Waiters = {}
@@ -294,6 +298,10 @@ class Partition:
         self._tell_listeners()
         if self.leading is None or self.log.is_closed:
             self._followers_waiting = _wake(self._followers_waiting)
+
+
+def _tell_nobody(error: LogCorrupted) -> None:
+    pass
 
 
 def end_wait(waiter: "asyncio.Future[None]") -> None:

@@ -158,6 +158,7 @@ class PartitionTable:
             self._on_error(log)
             return None
         partition = Partition(at, topic.topic_id, log, config, holds_lease=self._holds_lease)
+        partition.on_damage = self._on_error
         self._by_name[at] = self._by_id[topic.topic_id, number] = partition
         return partition
 

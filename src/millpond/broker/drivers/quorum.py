@@ -10,18 +10,18 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from millpond.broker.drivers.quorum_store import QuorumStore
+from millpond.broker.drivers.quorum_store import DIRECTORY, QuorumStore, start_anew
 from millpond.core.metadata.changes import Change, decode_change, decode_image, encode_change, encode_image
 from millpond.core.metadata.commands import Command
 from millpond.core.metadata.image import EMPTY, Image, apply_all
 from millpond.core.raft.durable import FIRST_TERM, Entry, EntryKind, Snapshot
 from millpond.core.raft.membership import AddLearner, PromoteLearner, RemoveNode
 from millpond.core.raft.membership import Change as MembershipChange
-from millpond.core.raft.messages import Message
+from millpond.core.raft.messages import Heartbeat, Message
 from millpond.core.raft.output import Persist, Reason, Refused, Role, RoleChanged
 from millpond.core.raft.raft import Raft
 from millpond.core.raft.settings import RaftSettings
-from millpond.model.errors import ControllerUnavailable, DiskFull, PolicyViolation, StorageError
+from millpond.model.errors import ControllerUnavailable, DiskFull, PolicyViolation, PromisesForgotten, StorageError
 from millpond.model.limits import MIB
 from millpond.model.ports import Rng
 from millpond.model.values import dataclass
@@ -189,6 +189,20 @@ class Quorum:
             return
         self.raft.receive(message, self._loop.time())
         self._drain()
+        if isinstance(message, Heartbeat):
+            self._require_memory(message.commit)
+
+    def _require_memory(self, index: int) -> None:
+        """A leader tells a voter of no more than that voter said it has. One that has less is sent nothing, since its
+        word was counted: it would wait for ever, and vote as if it remembered."""
+        node, last = self.raft.node_id, self.raft.log.last_index
+        if index > last and node in self.raft.membership.voters:
+            self._break(
+                PromisesForgotten(
+                    f"{DIRECTORY} ends at entry {last}, and broker {node} said that it has {index}: the data directory "
+                    f"is an older copy, or its disk did not keep what it had synced; {start_anew(node)}"
+                )
+            )
 
     def leader_gone(self, leader: int, term: int) -> None:
         """The process that led this term has ended: the next is elected without waiting for its lease to be over."""

@@ -42,15 +42,18 @@ DIRECTORY = "__cluster_metadata-0"
 HARD_STATE = "hard-state"
 SNAPSHOT = "snapshot"
 SNAPSHOT_HEAD = b"millpond-snapshot 1 %08x"
-REMEDY = (
-    "restore the data directory from a backup, or, where others of its cluster are whole, take this broker out of the "
-    "cluster and add it anew with an empty data directory"
-)
-
 _SETTINGS = LogSettings(delete=False, retention_ms=None, batch_bytes_max=BATCH_BYTES_MAX, segment_bytes=16 * MIB)
 _KEYS = {EntryKind.DATA: b"data", EntryKind.NOOP: b"noop", EntryKind.MEMBERSHIP: b"membership"}
 _KINDS = {key: kind for kind, key in _KEYS.items()}
 _FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+def start_anew(broker: int) -> str:
+    """What to do with a voter that lost some of what it promised; an old copy of its directory has lost it too."""
+    return (
+        f"run `millpond cluster demote {broker}`, start it with an empty directory and with peers that do not name it, "
+        f"and let it vote again with `millpond cluster promote {broker}`"
+    )
 
 
 class QuorumStore:
@@ -62,6 +65,10 @@ class QuorumStore:
         self._clock = clock
         self._log: Log
         self._snapshot_index = 0
+        self._remedy = (
+            "a broker that is alone needs its data directory from a backup; one of a cluster must not have that, since "
+            f"it would not know what it promised: {start_anew(node_id)}"
+        )
         self.state: DurableState
         """As it was found; changes after that are Raft's to know."""
 
@@ -85,7 +92,7 @@ class QuorumStore:
         except LogCorrupted as error:
             store._log.abandon()
             raise UnreadableCommand(
-                f"{error.file} is damaged at byte {error.position}: {error.reason}; {REMEDY}"
+                f"{error.file} is damaged at byte {error.position}: {error.reason}; {store._remedy}"
             ) from error
         except BaseException:
             store._log.abandon()
@@ -101,7 +108,9 @@ class QuorumStore:
             await self._take_over(founders)
             return
         if self._log.next_offset > 1 or self._filesystem.exists(f"{self._directory}/{SNAPSHOT}"):
-            raise UnreadableCommand(f"{self._directory}/{HARD_STATE} is missing, though there are entries; {REMEDY}")
+            raise UnreadableCommand(
+                f"{self._directory}/{HARD_STATE} is missing, though there are entries; {self._remedy}"
+            )
         if self._log.next_offset:
             self._restart_log(0)
         state = DurableState.first(founders)
@@ -135,12 +144,13 @@ class QuorumStore:
             self._restart_log(snapshot.index)
         if self._log.start_offset > snapshot.index:
             raise UnreadableCommand(
-                f"{self._directory} lacks the entries from {snapshot.index + 1} to {self._log.start_offset}; {REMEDY}"
+                f"{self._directory} lacks the entries from {snapshot.index + 1} to {self._log.start_offset}; "
+                f"{self._remedy}"
             )
         self._require_whole(Offset(snapshot.index))
         entries = tuple(self._entry(term, record) for term, record in self._records(Offset(snapshot.index)))
         if not snapshot.membership.voters and not entries:
-            raise UnreadableCommand(f"{self._directory} has a hard state and no entries; {REMEDY}")
+            raise UnreadableCommand(f"{self._directory} has a hard state and no entries; {self._remedy}")
         self.state = DurableState(hard_state, snapshot, entries)
 
     def _require_whole(self, since: Offset) -> None:
@@ -148,7 +158,7 @@ class QuorumStore:
             if damage.offset >= since:
                 raise UnreadableCommand(
                     f"{damage.file} is damaged at byte {damage.position}, offset {damage.offset}: {damage.reason}; "
-                    f"{REMEDY}"
+                    f"{self._remedy}"
                 )
 
     def _records(self, start: Offset) -> Iterator[tuple[int, Record]]:
@@ -178,7 +188,7 @@ class QuorumStore:
         if self._filesystem.exists(f"{self._directory}/{HARD_STATE}"):
             raise UnreadableCommand(
                 f"{self._directory}/{HARD_STATE} is not what was written, so it is not known for whom this broker "
-                f"voted; {REMEDY}"
+                f"voted; {self._remedy}"
             )
         return None
 
@@ -192,7 +202,7 @@ class QuorumStore:
         finally:
             file.close()
         if head != SNAPSHOT_HEAD % crc32c(content):
-            raise UnreadableCommand(f"{path} is not what was written: its checksum is wrong; {REMEDY}")
+            raise UnreadableCommand(f"{path} is not what was written: its checksum is wrong; {self._remedy}")
         return decode_snapshot(content)
 
     # Keeping

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from millpond.broker.drivers.follower_waits import Question
 from millpond.broker.drivers.partition import Partition, end_wait
 from millpond.core.replication.following import DivergingEpoch, diverging
-from millpond.model.errors import MillpondError
+from millpond.model.errors import LogCorrupted, MillpondError
 from millpond.model.ids import LeaderEpoch, Offset
 from millpond.model.values import dataclass
 
@@ -138,6 +138,8 @@ def _read(wanted: Wanted, bytes_left: int, *, is_first: bool) -> Fetched:
         has_more = len(data) > 0 and next_offset < high_watermark
         return Fetched(data, high_watermark, log.start_offset, None, has_more, None, next_offset)
     except MillpondError as error:
+        if isinstance(error, LogCorrupted):
+            partition.on_damage(error)
         return Fetched(NOTHING, partition.high_watermark, log.start_offset, error)
 
 
