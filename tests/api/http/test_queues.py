@@ -348,6 +348,24 @@ def test_a_queue_with_the_longest_name_has_dead_letters_too(broker: InProcessBro
     assert [len(queue.letters()) for queue in queues] == [0, 1]
 
 
+def test_dead_letters_of_all_groups_are_shown_wherever_they_are(queue: Queue) -> None:
+    other = Queue(queue.broker, queue.door, queue.name, group=f"other-{queue.name}")
+    queue.configure(share_delivery_count_limit="1")
+    other.configure(share_delivery_count_limit="1", millpond_dead_letter_topic="graves")
+    queue.send("a", "b")
+    queue.say("nack", *queue.receive())
+    other.say("nack", *other.receive())
+    wait_for_letters(queue, 4)
+    seen, after = [], ""
+    while after is not None:
+        page = queue.door.done("GET", f"{queue.path}/dlq?count=1{after and f'&after={after}'}")
+        seen += [each["message_id"] for each in page["messages"]]
+        after = page["next"]
+    assert seen == [f"{queue.name}.dlq/0/0", f"{queue.name}.dlq/0/1", "graves/0/0", "graves/0/1"]
+    assert queue.door.done("POST", f"{queue.path}/redrive", {}) == {"redriven": 4}
+    assert queue.letters() == []
+
+
 def test_a_letter_outlives_its_message_and_a_schedule_does_not_begin_again_with_it(queue: Queue) -> None:
     queue.configure(share_delivery_count_limit="1")
     (sent,) = queue.send("tick", ttl_ms=1_000, headers={"millpond-cron": "* * * * *"})

@@ -56,7 +56,7 @@ class Letter(NamedTuple):
 
 class Page(NamedTuple):
     topic: str
-    """Where they are."""
+    """Where they are, but for those of groups that name another."""
     letters: list[Letter]
     next: str | None
     """None where there are no more now."""
@@ -68,27 +68,36 @@ async def page(node: Node, reading: Reading, name: str, group: str | None, *, co
     topic = find_queue(node, name)
     check("count", count, least=1, most=LETTERS_MAX)
     where = _graveyard(node, topic.name, group)
-    known = node.image.topics.get(where)
+    places = await _places(node, topic, group)
     letters: list[Letter] = []
-    sent_back: dict[str, dict[int, int]] = {}
-    partition, offset = _place(after)
-    while known is not None and partition < len(known.partitions):
-        at = TopicPartition(where, partition)
+    sent_back: dict[tuple[str, str], dict[int, int]] = {}
+    number, offset = _place(after)
+    while number < len(places):
+        yard, partition = places[number]
+        at = TopicPartition(yard.name, partition)
         first = await reading.offset_at(at, EARLIEST)
-        reads = await reading.read([Place(at, max(first, offset))], count=count - len(letters), wait_ms=0)
+        reads = await reading.read([Place(at, max(first, offset))], count=LETTERS_MAX, wait_ms=0)
         if not reads:
-            partition, offset = partition + 1, 0
+            number, offset = number + 1, 0
             continue
         offset = reads[0].next_offset
         for letter in [_letter(at, record) for record in reads[0].records if _is_of(record, topic.name, group)]:
-            whose = letter.group or ""
+            whose = (yard.name, letter.group or "")
             if whose not in sent_back:
-                sent_back[whose] = await _sent_back(node, known, topic, whose)
+                sent_back[whose] = await _sent_back(node, yard, topic, whose[1])
             if letter.record.offset >= sent_back[whose].get(partition, 0):
                 letters.append(letter)
-        if len(letters) >= count:
-            return Page(where, letters, f"{partition}.{offset}")
+                if len(letters) == count:
+                    return Page(where, letters, f"{number}.{letter.record.offset + 1}")
     return Page(where, letters, None)
+
+
+async def _places(node: Node, topic: Topic, group: str | None) -> list[tuple[Topic, int]]:
+    """Partitions with letters of the group, or of all groups, those of the topic's own dead-letter topic first."""
+    groups = [group] if group is not None else [None, *await queues.groups(node, topic)]
+    names = dict.fromkeys(_graveyard(node, topic.name, each) for each in groups)
+    yards = [node.image.topics[each] for each in names if each in node.image.topics]
+    return [(yard, partition) for yard in yards for partition in range(len(yard.partitions))]
 
 
 async def _sent_back(node: Node, letters: Topic, topic: Topic, group: str) -> dict[int, int]:

@@ -38,7 +38,7 @@ class Letter(Message, kw_only=True):
 
 class LetterPage(Struct):
     topic: str
-    """Where they are."""
+    """Where they are, but for those of groups that name another."""
     messages: list[Letter]
     next: str | None
     """None where there are no more now."""
