@@ -16,7 +16,7 @@ from millpond.broker.node import Node
 from millpond.broker.operations import produce
 from millpond.broker.operations.measure import add_queues
 from millpond.core.delivery.ledger import Verdict
-from millpond.core.delivery.states import Outcome
+from millpond.core.delivery.states import Lane, Outcome
 from millpond.core.metadata.alterations import AlterConfigs, ConfigItem, OfGroup, alter_configs
 from millpond.core.metadata.controller import NewTopic, create_topics
 from millpond.core.metadata.decisions import Refused
@@ -330,6 +330,35 @@ async def test_a_group_with_new_settings_goes_on_where_it_was(cluster: SimCluste
         await say(node, Outcome.ACCEPT, 0)
 
     await machine.host.run(steps())
+
+
+@with_brokers(1, configs=FEW)
+async def test_a_queue_is_as_deep_after_a_power_cut_as_before(cluster: SimCluster) -> None:
+    machine = cluster[1]
+
+    async def before() -> None:
+        node = node_of(machine)
+        await make(node)
+        await send(node, *messages(*"abcdefg"))
+        await receive(node, 5)
+        await say(node, Outcome.ACCEPT, 0, 2)
+        await say(node, Outcome.RELEASE, 3)
+        assert await depths(node) == (3, 2)
+
+    async def depths(node: Node) -> tuple[int, int]:
+        queue = await queue_of(node)
+        return sum(map(queue.depth, Lane)), queue.ledger.leased
+
+    async def after() -> None:
+        node = node_of(machine)
+        assert await depths(node) == (3, 2), "d, f and g are ready, b and e are held"
+        assert values(await receive(node, 1)) == [b"d"]
+        assert await depths(node) == (2, 3)
+
+    await machine.host.run(before())
+    machine.cut_power()
+    await machine.start()
+    await machine.host.run(after())
 
 
 @with_brokers(1, configs=FEW)

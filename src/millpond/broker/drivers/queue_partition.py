@@ -155,13 +155,13 @@ class QueuePartition:
         ledger, end = self._ledger, self.partition.high_watermark
         if lane is not Lane.NORMAL:
             return ledger.depth(lane)
-        return ledger.depth(lane) + max(0, end - ledger.frontier) - self._parked()
+        return ledger.depth(lane) + ledger.ahead_within(ledger.frontier, end - 1) - self._parked()
 
     def _parked(self) -> int:
         """How many of the offsets that seem ready hold notes on delayed messages, as far as it is worth a look."""
         ledger, end = self._ledger, self.partition.high_watermark
         return sum(
-            ledger.ready_within(first, last) + max(0, last - max(first, ledger.frontier) + 1)
+            ledger.ready_within(first, last) + ledger.ahead_within(first, last)
             for first, last in parked_runs(self.partition, ledger.start, end)
         )
 

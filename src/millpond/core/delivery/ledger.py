@@ -134,6 +134,16 @@ class Ledger:
     def ready_within(self, first: int, last: int) -> int:
         return self._lanes.size_within(first, last)
 
+    def ahead_within(self, first: int, last: int) -> int:
+        """Of these, the messages that were not let in yet, and could be handed out then. After a restart those that
+        were handed out before are among those that were not let in; not all of them are ready."""
+        first = max(first, self.frontier)
+        if first > last:
+            return 0
+        again = self._open.overlapping(first, min(last, self.end - 1)) if first < self.end else []
+        ready = sum(len(run) for run in again if isinstance(run.value, Ready))
+        return ready + max(0, last - max(first, self.end) + 1)
+
     @property
     def unfinished(self) -> int:
         """Messages that were let in and are not done."""
