@@ -12,6 +12,8 @@ from millpond.app.refusals import CannotStart
 from millpond.model.errors import InvalidSetting, TopicAlreadyExists
 from millpond.testing import ManualClock, pytest_plugin
 from millpond.testing.broker import InProcessBroker
+from tests.api.asking import BY_NAME, fetch_request
+from tests.api.brokers import Peer
 
 millpond_broker = pytest_plugin.millpond_broker
 pytest_plugins = ["pytester"]
@@ -109,6 +111,18 @@ def test_it_can_be_started_again() -> None:
         broker.create_topic("t")
         broker.stop()
         broker.stop()
+
+
+def test_its_end_does_not_wait_for_a_client_that_still_waits() -> None:
+    broker = InProcessBroker()
+    broker.start()
+    broker.create_topic("t")
+    with Peer(broker.broker) as peer, Peer(broker.broker) as other:
+        peer.send(fetch_request("t", 0, max_wait_ms=60_000), BY_NAME)
+        other.ask(fetch_request("t", 0), BY_NAME)  # asked later and answered, so the first has been read
+        began = time.monotonic()
+        broker.stop()
+    assert time.monotonic() - began < 5, "half of what a broker gives its clients otherwise"
 
 
 def test_two_brokers_do_not_share_a_data_directory(tmp_path: Path) -> None:

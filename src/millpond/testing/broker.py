@@ -33,6 +33,8 @@ Result = TypeVar("Result")
 
 UPKEEP_SECONDS = 1.0
 """Of true time between two looks at what retention removes, so that a clock that was turned is soon noticed."""
+GRACE_SECONDS = 1.0
+"""How long the end of a test waits for clients that wait for something: a member for others, a fetch for a message."""
 
 
 class InProcessBroker:
@@ -203,4 +205,4 @@ class _Running:
         broker = await self._start(self.directory)
         started.set_result((broker, asyncio.get_running_loop()))
         await self._stop.wait()
-        await broker.stop()
+        await broker.stop(grace_seconds=GRACE_SECONDS)

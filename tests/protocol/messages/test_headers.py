@@ -1,6 +1,7 @@
 """Headers and frames: which version carries which, and that they come back."""
 
 import io
+import struct
 from importlib import import_module
 
 import pytest
@@ -44,6 +45,14 @@ def test_a_request_header_is_read_as_kio_writes_it(header_version: int, client_i
     parsed, position = parse_request_header(frame, header_version=header_version)
     assert parsed == RequestHeader(3, 12, -7, client_id)
     assert bytes(frame[position:]) == b"rest"
+
+
+def test_a_client_that_writes_its_name_in_another_code_is_let_in_as_by_kafka() -> None:
+    frame = struct.pack("!hhih", 3, 1, 7, 4) + "café".encode("latin-1")
+    assert parse_request_header(memoryview(frame)) == (
+        RequestHeader(3, 1, 7, "caf\N{REPLACEMENT CHARACTER}"),
+        len(frame),
+    )
 
 
 def test_the_oldest_request_header_has_no_client_id() -> None:

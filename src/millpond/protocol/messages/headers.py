@@ -77,15 +77,14 @@ def split_request_header(
         if length >= 0:
             if length > len(frame) - position:
                 raise MalformedMessage(f"client_id claims {length} bytes; {len(frame) - position} are left")
-            client_id = frame[position : position + length].tobytes().decode()
+            # A name for people: Kafka does not refuse one that is no UTF-8 either.
+            client_id = frame[position : position + length].tobytes().decode(errors="replace")
             position += length
         # `request_header_version` once more, in line.
         if api_version >= _FLEXIBLE_SINCE.get(api_key, _NEVER) if header_version is None else header_version == 2:
             position = _skip_tags(frame, position) if frame[position] else position + 1
     except (struct.error, IndexError):
         raise MalformedMessage(f"the request header is cut short: the frame has {len(frame)} bytes") from None
-    except UnicodeDecodeError as error:
-        raise MalformedMessage(f"client_id is not UTF-8: {error.reason}") from None
     return api_key, api_version, correlation_id, client_id, position
 
 
