@@ -24,6 +24,7 @@ from millpond.app.broker import Broker
 from millpond.app.broker_settings import BrokerSettings
 from millpond.app.clock import SystemClock
 from millpond.app.data_directory import DataDirectory
+from millpond.broker.drivers.upkeep import tend
 from millpond.core.metadata.controller import NewTopic, create_topics
 from millpond.core.metadata.decisions import Refused
 from millpond.storage.filesystem import OsFilesystem
@@ -31,8 +32,6 @@ from millpond.testing.clock import ManualClock
 
 Result = TypeVar("Result")
 
-UPKEEP_SECONDS = 1.0
-"""Of true time between two looks at what retention removes, so that a clock that was turned is soon noticed."""
 GRACE_SECONDS = 1.0
 """How long the end of a test waits for clients that wait for something: a member for others, a fetch for a message."""
 
@@ -109,11 +108,13 @@ class InProcessBroker:
     def start(self) -> None:
         assert self._running is None, "it runs already"
         self._running = _Running(self._given_directory, self._open)
+        self.clock.turned = self._tend
 
     def stop(self) -> None:
         """Closes every log in order. Raises what failed inside the broker meanwhile."""
         if self._running is None:
             return
+        self.clock.turned = lambda: None
         running, self._running = self._running, None
         running.end()
         if self._bugs:
@@ -127,7 +128,6 @@ class InProcessBroker:
                 port=self._port,
                 http=self._http,
                 grpc=self._grpc,
-                upkeep_seconds=UPKEEP_SECONDS,
                 configs=self._configs,
             ),
             filesystem=OsFilesystem(),
@@ -135,6 +135,11 @@ class InProcessBroker:
             rng=self._rng,
             on_error=self._bugs.append,
         )
+
+    def _tend(self) -> None:
+        """So what has become too old is gone when the clock was turned, and not a minute later."""
+        node = self.broker.node
+        self.run(lambda: tend(node.metadata, node.partitions, node.delays, self.clock, on_error=self._bugs.append))
 
     # What a test asks of it
 

@@ -4,6 +4,7 @@ Invariant: `monotonic_ms` never goes back, and both clocks start on the same day
 `SimClock` is driven by a `SimLoop`, `ManualClock` by a test.
 """
 
+from collections.abc import Callable
 from typing import Protocol
 
 from millpond.testing.hosts import current_host
@@ -44,6 +45,8 @@ class ManualClock:
     def __init__(self, *, wall_ms: int = WALL_START_MS) -> None:
         self._monotonic_ms = 0
         self._wall_ms = wall_ms
+        self.turned: Callable[[], object] = lambda: None
+        """Called each time it was."""
 
     def monotonic_ms(self) -> int:
         return self._monotonic_ms
@@ -55,8 +58,9 @@ class ManualClock:
         if ms < 0:
             raise ValueError(f"time does not go back by {-ms} ms; only a wall clock can: see jump")
         self._monotonic_ms += ms
-        self._wall_ms += ms
+        self.jump(ms)
 
     def jump(self, ms: int) -> None:
         """Moves the wall clock only, ahead or back."""
         self._wall_ms += ms
+        self.turned()

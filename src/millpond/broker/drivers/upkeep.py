@@ -38,10 +38,22 @@ async def keep_up(
             await _do(queues.open_kept(partitions), on_error)
             for partition in [each for each in partitions if each.config.retains_unacknowledged]:
                 await _do(remove_acknowledged(partition, queues), on_error)
-        partitions.open_what_failed(metadata.image)
-        delays.look()
-        for partition in list(partitions):
-            await _do(_tend(partition, clock), on_error)
+        await tend(metadata, partitions, delays, clock, on_error=on_error)
+
+
+async def tend(
+    metadata: MetadataLog,
+    partitions: PartitionTable,
+    delays: DelayKeeper,
+    clock: Clock,
+    *,
+    on_error: Callable[[BaseException], None],
+) -> None:
+    """Once, all that has to do with time or size."""
+    partitions.open_what_failed(metadata.image)
+    delays.look()
+    for partition in list(partitions):
+        await _do(_tend(partition, clock), on_error)
 
 
 async def _do(work: Coroutine[Any, Any, None], on_error: Callable[[BaseException], None]) -> None:
