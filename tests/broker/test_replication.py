@@ -109,6 +109,25 @@ async def test_what_is_acknowledged_is_on_all_three(cluster: SimCluster) -> None
     assert [unique(values_on(machine)) for machine in cluster.up] == [values] * 3
 
 
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_topic_made_while_a_broker_is_away_is_copied_there_when_it_is_back(seed: int) -> None:
+    async def scenario(sim: Simulation) -> None:
+        cluster = SimCluster(sim, 3)
+        await cluster.start_all()
+        away = cluster[3]
+        away.kill()
+        await until(lambda: all(not each.broker.node.image.is_live(3) for each in cluster.up if each.broker))
+        assert await cluster[1].create_topic("orders", replication=3)
+        await send(cluster, b"made by two of three")
+        assert isr_of(cluster) == {1, 2}
+        await away.start()
+        await until(lambda: isr_of(cluster) == {1, 2, 3})
+        assert [unique(values_on(machine)) for machine in cluster.up] == [[b"made by two of three"]] * 3
+        await cluster.stop_all()
+
+    simulate(seed, scenario, virtual_seconds_max=600)
+
+
 @with_three
 async def test_a_leader_that_finds_its_log_damaged_says_so(cluster: SimCluster) -> None:
     await send(cluster, b"rots on one of three disks")

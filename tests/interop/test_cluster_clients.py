@@ -163,6 +163,18 @@ def check_committed(cluster: ClusterProcesses, read: Read, sent: Sent) -> None:
         assert read.committed[partition] <= kept[partition] <= len(numbers)
 
 
+def test_an_admin_client_does_not_wait_for_a_controller_that_was_killed(cluster: ClusterProcesses) -> None:
+    """It asks whoever it was told takes changes, and looks again only when its connection is lost."""
+    for _ in range(3):
+        admin, before, after = new_admin(cluster), new_name("topic"), new_name("topic")
+        admin.create_topics([NewTopic(before, 1, 3)])[before].result(FACT_SECONDS_MAX)
+        controller = cluster.controller()
+        controller.kill()
+        admin.create_topics([NewTopic(after, 1, 3)])[after].result(FACT_SECONDS_MAX)
+        controller.start()
+        cluster.wait_healthy()
+
+
 @pytest.mark.parametrize("fault", FAULTS)
 def test_confluent_clients_go_on_without_a_loss_or_a_duplicate(cluster: ClusterProcesses, fault: str) -> None:
     def begin(topic: str) -> tuple[Stream, list[Reader]]:

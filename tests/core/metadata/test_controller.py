@@ -19,6 +19,7 @@ from millpond.core.metadata.controller import (
     delete_topics,
 )
 from millpond.core.metadata.decisions import Refused
+from millpond.core.metadata.elections import unclean
 from millpond.core.metadata.image import Image, apply
 from millpond.model.errors import RequestError
 from tests.core.metadata.clusters import STATIC, after, chance, cluster
@@ -258,8 +259,35 @@ def test_a_topic_grows_only_once_in_a_request_and_only_with_enough_brokers() -> 
     image = created(cluster(2), NewTopic(name="t", partitions=1, replication_factor=2))
     twice = create_partitions(image, [MorePartitions(name="t", count=2)] * 2, rng=chance())
     assert [refusal(answer).kafka_code for answer in twice.answers] == [42, 42]
-    fenced = create_partitions(apply(FenceBroker(broker=1), image), [MorePartitions(name="t", count=2)], rng=chance())
+    nobody = apply(FenceBroker(broker=2), apply(FenceBroker(broker=1), image))
+    fenced = create_partitions(nobody, [MorePartitions(name="t", count=2)], rng=chance())
     assert refusal(fenced.answers[0]).kafka_code == 38
+
+
+def test_a_broker_that_is_away_gets_replicas_that_nobody_else_can_have_and_nothing_waits_for_it() -> None:
+    image = apply(FenceBroker(broker=2), cluster(3))
+    image = created(image, NewTopic(name="all", partitions=6, replication_factor=3))
+    for partition in image.topics["all"].partitions:
+        assert (partition.replicas[-1], set(partition.replicas)) == (2, {1, 2, 3})
+        assert (set(partition.isr), partition.elr, partition.leader_epoch) == ({1, 3}, (), 0)
+    assert {partition.leader for partition in image.topics["all"].partitions} == {1, 3}
+    image = created(image, NewTopic(name="some", partitions=6, replication_factor=2))
+    assert {broker for each in image.topics["some"].partitions for broker in each.replicas} == {1, 3}
+    decision = create_partitions(image, [MorePartitions(name="all", count=7)], rng=chance())
+    assert unclean(image, decision.commands) == []
+    grown = after(image, decision.commands).topics["all"].partitions[6]
+    assert (grown.replicas[-1], set(grown.isr), grown.elr) == (2, {1, 3}, ())
+    image = after(image, auto_create(image, ["__consumer_offsets"], static=STATIC, rng=chance()).commands)
+    assert {len(each.replicas) for each in image.topics["__consumer_offsets"].partitions} == {3}
+    assert refused(image, NewTopic(name="more", partitions=1, replication_factor=4)).kafka_code == 38
+
+
+def test_a_replica_that_is_away_is_not_eligible_for_what_it_never_had() -> None:
+    configs = (("min.insync.replicas", "3"),)
+    image = apply(FenceBroker(broker=2), cluster(3))
+    image = created(image, NewTopic(name="strict", partitions=1, replication_factor=3, configs=configs))
+    [partition] = image.topics["strict"].partitions
+    assert (set(partition.isr), partition.elr) == ({1, 3}, ())
 
 
 def test_a_topic_that_a_client_names_first_is_made_with_the_defaults() -> None:

@@ -24,7 +24,7 @@ from millpond.core.metadata.configs import ConfigEntry, describe_topic
 from millpond.core.metadata.decisions import Decision, Refused
 from millpond.core.metadata.image import Image, Topic, apply
 from millpond.core.metadata.internal_topics import INTERNAL, RESERVED, InternalTopic, folded
-from millpond.core.metadata.placement import place
+from millpond.core.metadata.placement import begin_without_those_away, place_new
 from millpond.core.metadata.topic_configs import check_together, check_topic_configs, effective
 from millpond.model.errors import (
     InvalidPartitions,
@@ -113,13 +113,12 @@ def create_topics(
 def auto_create(image: Image, names: Iterable[str], *, static: Mapping[str, str], rng: Rng) -> Decision[Created]:
     """When a client names topics that are not there: with the broker's defaults, internal ones as they must be."""
     allowed = value_of("auto.create.topics.enable", static) is True
-    live = len(image.staying_brokers())
     wanted: list[NewTopic] = []
     unknown: dict[str, Refused] = {}
     asked = list(dict.fromkeys(names))
     for name in asked:
         if name in INTERNAL:
-            wanted.append(_internal_topic(name, INTERNAL[name], static, live=live))
+            wanted.append(_internal_topic(name, INTERNAL[name], static, brokers=len(image.brokers)))
         elif allowed:
             wanted.append(NewTopic(name=name))
         else:
@@ -169,7 +168,9 @@ def create_partitions(
             answers.append(Refused(request.name, error))
         else:
             budget -= len(command.partitions)
-            commands.append(command)
+            grown = apply(command, image)
+            first = len(image.topics[request.name].partitions)
+            commands += [command, *begin_without_those_away(grown, grown.topics[request.name], since=first)]
             answers.append(Grown(name=request.name, count=request.count))
     return Decision(() if validate_only else tuple(commands), tuple(answers))
 
@@ -210,7 +211,7 @@ def _create_each(
         pairs = tuple(sorted(configs.items()))
         command = CreateTopic(name=request.name, topic_id=topic_id, partitions=partitions, configs=pairs)
         image = apply(command, image)
-        commands.append(command)
+        commands += [command, *begin_without_those_away(image, image.topics[request.name])]
         answers.append(
             Created(
                 name=request.name,
@@ -223,7 +224,7 @@ def _create_each(
     return Decision(() if validate_only else tuple(commands), tuple(answers))
 
 
-def _internal_topic(name: str, internal: InternalTopic, static: Mapping[str, str], *, live: int) -> NewTopic:
+def _internal_topic(name: str, internal: InternalTopic, static: Mapping[str, str], *, brokers: int) -> NewTopic:
     partitions = value_of(internal.partitions_setting, static)
     replication = value_of(internal.replication_setting, static)
     assert isinstance(partitions, int)
@@ -232,7 +233,7 @@ def _internal_topic(name: str, internal: InternalTopic, static: Mapping[str, str
     return NewTopic(
         name=name,
         partitions=partitions,
-        replication_factor=max(1, min(replication, live)),
+        replication_factor=max(1, min(replication, brokers)),
         configs=internal.configs,
     )
 
@@ -283,13 +284,18 @@ def _assigned(
         )
     _check_budget(request.name, partitions, budget)
     replication = _number(request.replication_factor, "default.replication.factor", static)
-    brokers = image.staying_brokers()
-    if not 1 <= replication <= min(len(brokers), REPLICAS_PER_PARTITION_MAX):
+    _check_brokers(image, request.name, replication)
+    return place_new(image, partitions=partitions, replication=replication, rng=rng)
+
+
+def _check_brokers(image: Image, name: str, replication: int) -> None:
+    """Of those that it takes, some may be away, but not all."""
+    if not 1 <= replication <= min(len(image.brokers), REPLICAS_PER_PARTITION_MAX) or not image.staying_brokers():
         raise InvalidReplicationFactor(
-            f"topic {request.name!r} with {replication} replicas; allowed is 1 to the number of live brokers, which is "
-            f"{len(brokers)}, and at most {REPLICAS_PER_PARTITION_MAX}"
+            f"topic {name!r} with {replication} replicas; allowed is 1 to the number of brokers, which is "
+            f"{len(image.brokers)} with {len(image.staying_brokers())} of them up, and at most "
+            f"{REPLICAS_PER_PARTITION_MAX}"
         )
-    return place(brokers, partitions=partitions, replication=replication, rng=rng)
 
 
 def _number(asked: int, setting: str, static: Mapping[str, str]) -> int:
@@ -406,11 +412,6 @@ def _grow(image: Image, request: MorePartitions, *, rng: Rng, budget: int) -> Ad
             )
         _check_assignments(image, topic.name, request.assignments, replication=replication)
         return AddPartitions(topic_id=topic.topic_id, partitions=request.assignments)
-    brokers = image.staying_brokers()
-    if replication > len(brokers):
-        raise InvalidReplicationFactor(
-            f"topic {topic.name!r} has {replication} replicas of each partition and {len(brokers)} brokers are live; "
-            "start the others first"
-        )
-    partitions = place(brokers, partitions=request.count - now, replication=replication, rng=rng)
+    _check_brokers(image, topic.name, replication)
+    partitions = place_new(image, partitions=request.count - now, replication=replication, rng=rng)
     return AddPartitions(topic_id=topic.topic_id, partitions=partitions)

@@ -187,7 +187,9 @@ def unclean(image: Image, commands: Sequence[Command]) -> list[TopicPartition]:
     for command in commands:
         # The end of a movement may give the lead to one that comes into sync by the same command.
         if isinstance(command, ChangePartition) and command.leader != NO_LEADER and command.movement is None:
-            topic = image.topics_by_id[command.topic_id]
+            topic = image.topics_by_id.get(command.topic_id)
+            if topic is None or command.partition >= len(topic.partitions):
+                continue  # it is new, and has no records yet
             before = topic.partitions[command.partition]
             complete = {*before.isr, *before.elr} - lost
             if command.leader_epoch != before.leader_epoch and command.leader not in complete:

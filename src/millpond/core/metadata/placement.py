@@ -8,10 +8,10 @@ Pure; chance is an argument. Used by controller.py, and by the operation that em
 from collections import Counter
 from itertools import zip_longest
 
-from millpond.core.metadata.commands import Replicas
+from millpond.core.metadata.commands import ChangePartition, Replicas
 from millpond.core.metadata.decisions import Refused
-from millpond.core.metadata.image import Broker, Image, Partition
-from millpond.core.metadata.partition_changes import partitions_of
+from millpond.core.metadata.image import Broker, Image, Partition, Topic
+from millpond.core.metadata.partition_changes import change, partitions_of
 from millpond.core.metadata.reassignments import Reassign
 from millpond.model.errors import InvalidReplicationFactor
 from millpond.model.ids import TopicPartition
@@ -24,6 +24,29 @@ def place(brokers: list[Broker], *, partitions: int, replication: int, rng: Rng)
     ring = _racks_in_turn(brokers)
     start = rng.randrange(0, len(ring))
     return tuple(_replicas(ring, start + number, replication) for number in range(partitions))
+
+
+def place_new(image: Image, *, partitions: int, replication: int, rng: Rng) -> tuple[Replicas, ...]:
+    """On brokers that are up and stay; on those that are away only what is left over, and they never lead it first."""
+    staying = image.staying_brokers()
+    away = [each for each in image.brokers.values() if not image.is_staying(each.broker)]
+    here = min(replication, len(staying))
+    placed = place(staying, partitions=partitions, replication=here, rng=rng)
+    if here == replication:
+        return placed
+    rest = place(away, partitions=partitions, replication=replication - here, rng=rng)
+    return tuple(first + later for first, later in zip(placed, rest, strict=True))
+
+
+def begin_without_those_away(image: Image, topic: Topic, *, since: int = 0) -> list[ChangePartition]:
+    """New partitions, from `since` on, wait for nobody who is not there: whoever is away has nothing of them yet."""
+    changes: list[ChangePartition] = []
+    for number, partition in enumerate(topic.partitions[since:], start=since):
+        away = {each for each in partition.replicas if not image.is_staying(each)}
+        if away:
+            isr = set(partition.replicas) - away
+            changes.append(change(image, topic, number, leader=partition.leader, isr=isr, lost=away))
+    return changes
 
 
 def replace_broker(image: Image, broker: int) -> tuple[list[Reassign], list[Refused]]:

@@ -2,7 +2,8 @@
 
 Behaviour: names that are not there are created where the request and the broker allow it, and answered only then. While
 the leader of something that is asked for is found out to be gone, the answer waits for the next, for a second at most.
-A broker that has just gone is still listed.
+A broker that has just gone is still listed. Any broker takes changes, so the one that answers names itself as the
+controller (Kafka's name any that is up): clients would wait for one that has just gone, and look again after minutes.
 Version notes: version 0 has no way to ask for no topics: an empty list is all of them there; from 1 null is all. From
 10 topics have ids, and from 12 may be asked for by id.
 """
@@ -126,7 +127,7 @@ def _response(
             for broker in node.listed.of(image)
         ],
         cluster_id=node.cluster_id,
-        controller_id=node.controller_id,
+        controller_id=node.node_id,
         topics=topics,
         cluster_authorized_operations=if_asked(request.include_cluster_authorized_operations, CLUSTER),
     )
