@@ -151,6 +151,7 @@ async def test_preferred_replicas_lead_again_after_a_while(cluster: SimCluster) 
 @with_brokers(5, configs={"min.insync.replicas": "1", "broker.rack": "here"})
 async def test_allowing_unclean_elections_finds_a_leader_and_is_told_loudly(cluster: SimCluster) -> None:
     told: list[TopicPartition] = []
+    allowed: list[str] = []
     await make_topic(cluster, replication=2)
     first, second = facts(cluster[1]).replicas
     third = next(each for each in cluster.machines if each not in (first, second))
@@ -162,6 +163,7 @@ async def test_allowing_unclean_elections_finds_a_leader_and_is_told_loudly(clus
     for machine in cluster.up:
         assert machine.broker is not None
         machine.broker.node.metadata.on_unclean = told.extend
+        machine.broker.node.metadata.on_unclean_allowed = allowed.extend
     broker = cluster[third].broker
     assert broker is not None
     allow = SetTopicConfigs(
@@ -170,6 +172,7 @@ async def test_allowing_unclean_elections_finds_a_leader_and_is_told_loudly(clus
     await cluster[third].host.run(broker.node.metadata.submit(lambda image: (allow,)))
     await until(lambda: facts(cluster[third]).leader == second)
     assert told == [AT]
+    assert allowed == ["orders"], "also before anything was lost by it"
     assert {each.rack for each in broker.node.image.brokers.values()} == {"here"}
     await cluster[first].start()
 

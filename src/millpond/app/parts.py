@@ -33,7 +33,7 @@ from millpond.model.ids import TopicPartition
 from millpond.model.ports import Clock, Filesystem, Rng
 from millpond.model.values import dataclass
 from millpond.storage.checkpoints import make_directory, read_document, write_document
-from millpond.telemetry.events import BROKER_GONE, ELECTED_UNCLEAN, tell
+from millpond.telemetry.events import BROKER_GONE, ELECTED_UNCLEAN, UNCLEAN_ALLOWED, tell
 
 NODE_DOCUMENT = "node"
 LOOK_SECONDS = 0.25
@@ -83,6 +83,7 @@ class Parts:
         if links is not None:
             metadata = MetadataLog(quorum, rng, ask=links.ask, ask_members=links.change_members)
         metadata.on_unclean = _tell_unclean
+        metadata.on_unclean_allowed = _tell_unclean_allowed
         life = _life(settings, metadata, links, directory_id, rng, on_error)
         partitions = _partitions(settings, filesystem, clock, life, is_alone=links is None, on_error=on_error)
         controller = _controller(settings, metadata, on_error)
@@ -309,6 +310,11 @@ def _throttled_rate(node_id: int, configs: Mapping[str, str], image: Image) -> i
 def _tell_unclean(lost: list[TopicPartition]) -> None:
     for at in lost:
         tell(ELECTED_UNCLEAN, partition=str(at))
+
+
+def _tell_unclean_allowed(names: list[str]) -> None:
+    for name in names:
+        tell(UNCLEAN_ALLOWED, topic=name)
 
 
 def _nobody(messages: Sequence[Message]) -> None:

@@ -63,6 +63,13 @@ ELECTED_UNCLEAN = Event(
     "{partition} is led by a replica that was not in sync: records that were acknowledged may be lost for good",
     ("partition",),
 )
+UNCLEAN_ALLOWED = Event(
+    "unclean_allowed",
+    WARNING,
+    "unclean.leader.election.enable is true for {topic} now: where nobody in sync is left, a replica that lacks "
+    "records may lead, and what was acknowledged is lost; set it to false as soon as you can",
+    ("topic",),
+)
 BROKER_GONE = Event(
     "broker_gone",
     INFO,

@@ -1,7 +1,8 @@
 """Who leads, as brokers come and go."""
 
+from millpond.core.metadata.agreed import allowed_unclean
 from millpond.core.metadata.alterations import AlterConfigs, ConfigItem, alter_configs
-from millpond.core.metadata.commands import NO_LEADER, ChangePartition, Endpoint, RegisterBroker
+from millpond.core.metadata.commands import ALL_BROKERS, NO_LEADER, ChangePartition, Endpoint, RegisterBroker
 from millpond.core.metadata.controller import NewTopic, create_topics
 from millpond.core.metadata.decisions import Refused
 from millpond.core.metadata.elections import (
@@ -219,3 +220,14 @@ def test_a_broker_that_may_have_lost_the_end_of_a_log_leads_it_only_where_nobody
     alone = three_brokers(1)
     doubtful = {(alone.topics["t"].topic_id, 0)}
     assert partition(after(alone, register_broker(alone, 1, endpoints=at, doubtful=doubtful))).leader == 1
+
+
+def test_that_unclean_elections_are_allowed_is_told_of_whom() -> None:
+    image = topic_on(1, 2)
+
+    def told(target: str | int, value: str) -> list[str]:
+        request = AlterConfigs(target=target, items=(ConfigItem("unclean.leader.election.enable", value),))
+        return allowed_unclean(image, alter_configs(image, [request], static=STATIC).commands)
+
+    assert (told("t", "true"), told(ALL_BROKERS, "true")) == (["t"], ["all topics"])
+    assert told("t", "false") == told(ALL_BROKERS, "false") == []

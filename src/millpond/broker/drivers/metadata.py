@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 from millpond.broker.drivers.quorum import Accepted, Conflict, Listener, NotController, Outcome, Quorum, Unheard
+from millpond.core.metadata.agreed import allowed_unclean
 from millpond.core.metadata.changes import CHANGE_ID_BYTES, Change
 from millpond.core.metadata.commands import Command
 from millpond.core.metadata.decisions import Decision
@@ -50,7 +51,7 @@ async def change_nothing(controller: int, change: PromoteLearner | RemoveNode, u
     return Reason.NO_SUCH_NODE
 
 
-def _say_nothing(lost: list[TopicPartition]) -> None:
+def _say_nothing(of: object) -> None:
     pass
 
 
@@ -74,6 +75,8 @@ class MetadataLog:
         self._changes: set[asyncio.Task[Any]] = set()
         self.on_unclean: Callable[[list[TopicPartition]], None] = _say_nothing
         """Told of partitions whose new leader, by a decision made here, may lack records that were acknowledged."""
+        self.on_unclean_allowed: Callable[[list[str]], None] = _say_nothing
+        """Told of topics of which somebody has asked here that they may have such leaders."""
 
     @property
     def image(self) -> Image:
@@ -143,6 +146,8 @@ class MetadataLog:
                 if quorum.is_applied(each.change.change_id):
                     if lost := unclean(each.image, each.decision.commands):
                         self.on_unclean(lost)
+                    if allowed := allowed_unclean(each.image, each.decision.commands):
+                        self.on_unclean_allowed(allowed)
                     return each.decision
             if self._loop.time() >= until:
                 raise ControllerUnavailable(

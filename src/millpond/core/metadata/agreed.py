@@ -6,9 +6,16 @@ becomes the cluster's when it is the first to start (`agree`).
 Pure. Read by the rules here and by core/replication/members.py.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from millpond.core.metadata.commands import ALL_BROKERS, Command, SetBrokerConfigs
+from millpond.core.metadata.commands import (
+    ALL_BROKERS,
+    Command,
+    CreateTopic,
+    Pairs,
+    SetBrokerConfigs,
+    SetTopicConfigs,
+)
 from millpond.core.metadata.config_keys import Value, parse
 from millpond.core.metadata.image import Image, Partition, Topic
 from millpond.core.metadata.topic_configs import TOPIC_KEYS, text_of
@@ -28,6 +35,24 @@ def insync_min(image: Image, topic: Topic, partition: Partition) -> int:
 
 def may_elect_unclean(image: Image, topic: Topic) -> bool:
     return _value(UNCLEAN, image, topic) is True
+
+
+def allowed_unclean(image: Image, commands: Iterable[Command]) -> list[str]:
+    """Of commands decided on `image`: by name the topics, or all of them, that may lose records from then on."""
+    found: list[str] = []
+    for command in commands:
+        match command:
+            case CreateTopic(name=name, configs=configs) if _allows_unclean(configs):
+                found.append(name)
+            case SetTopicConfigs(topic_id=topic_id, values=values) if _allows_unclean(values):
+                found.append(image.topics_by_id[topic_id].name)
+            case SetBrokerConfigs(values=values) if _allows_unclean(values):
+                found.append("all topics")
+    return found
+
+
+def _allows_unclean(configs: Pairs) -> bool:
+    return any(name == UNCLEAN and parse(TOPIC_KEYS[name], text) is True for name, text in configs)
 
 
 def agree(image: Image, static: Mapping[str, str]) -> tuple[Command, ...]:
