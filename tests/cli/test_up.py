@@ -118,18 +118,51 @@ def test_a_broker_that_shall_outlive_its_terminal_does(tmp_path: Path) -> None:
 
 def test_a_second_signal_stops_it_at_once(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path) as broker:
-        host, port = broker.started["host"], broker.started["port"]
-        with socket.create_connection((host, port), SECONDS_MAX) as waiting:
-            # A fetch that waits a minute for a record, which an orderly stop would let have its answer.
-            produce(broker.bootstrap, [b"first"])
-            waiting.sendall(waiting_fetch())
-            consume(broker.bootstrap, 1)  # asked later and answered, so the fetch has been read
+        address = broker.started["host"], broker.started["port"]
+        with (
+            socket.create_connection(address, SECONDS_MAX) as first,
+            socket.create_connection(address, SECONDS_MAX) as second,
+        ):
+            # A member that waits for another, which an orderly stop would let have its answer.
+            consume_nothing(broker.bootstrap)  # so there is somebody to look after groups
+            first.sendall(joining())
+            assert first.recv(4)
+            second.sendall(joining())
+            consume_nothing(broker.bootstrap)  # asked later and answered, so the member has been heard
             broker.send(signal.SIGTERM)
             broker.lines_until("broker_stopping")
             broker.send(signal.SIGTERM)
             code, lines, _ = broker.wait()
     assert code == 128 + signal.SIGTERM
     assert lines == []
+
+
+def joining() -> bytes:
+    """JoinGroup, version 0: a new member of g."""
+    header = (11).to_bytes(2) + (0).to_bytes(2) + (7).to_bytes(4) + (1).to_bytes(2) + b"c"
+    member = (1).to_bytes(2) + b"g" + (30_000).to_bytes(4) + (0).to_bytes(2) + (8).to_bytes(2) + b"consumer"
+    body = header + member + (1).to_bytes(4) + (5).to_bytes(2) + b"range" + (0).to_bytes(4)
+    return len(body).to_bytes(4) + body
+
+
+def consume_nothing(bootstrap: str) -> None:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "g2"})
+    try:
+        consumer.committed([TopicPartition("t", 0)], timeout=SECONDS_MAX)
+    finally:
+        consumer.close()
+
+
+def test_what_waits_for_messages_is_answered_when_it_stops(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path) as broker:
+        address = broker.started["host"], broker.started["port"]
+        with socket.create_connection(address, SECONDS_MAX) as waiting:
+            produce(broker.bootstrap, [b"first"])
+            waiting.sendall(waiting_fetch())
+            consume(broker.bootstrap, 1)  # asked later and answered, so the fetch has been read
+            assert [line["event"] for line in broker.stop()] == ["broker_stopping", "broker_stopped"]
+            answer = waiting.recv(1 << 16)
+    assert answer[4:8] == (7).to_bytes(4), "not what a connection that is cut off gives"
 
 
 def waiting_fetch() -> bytes:

@@ -163,14 +163,15 @@ class Broker:
         return cls(node, server, parts, [asyncio.get_running_loop().create_task(each) for each in work], doors)
 
     async def stop(self, *, grace_seconds: float = 10) -> None:
-        """Lets others take over, answers what was asked, then closes every log in order. The HTTP door tells of it
-        meanwhile."""
+        """Lets others take over, answers what was asked, with what there is where that waits for messages, then closes
+        every log in order. The HTTP door tells of it meanwhile."""
         self.node.is_stopping = True
         if self._parts.cluster is not None:
             await self._parts.life.hand_over()
         await self._doors.stop_grpc()
         if self._parts.cluster is not None:
             self._parts.life.retire()
+        self.node.partitions.let_go()
         await self._server.stop(grace_seconds)
         for task in self._tasks:
             task.cancel()

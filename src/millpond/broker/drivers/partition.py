@@ -61,6 +61,7 @@ class Partition:
         "high_watermark",
         "leader_epoch",
         "leading",
+        "lets_go",
         "listeners",
         "log",
         "on_damage",
@@ -86,6 +87,8 @@ class Partition:
         """Who looks after delayed messages, where this broker leads and the topic has any; see delays.py."""
         self.on_damage: Callable[[LogCorrupted], object] = _tell_nobody
         """Called by whoever reads what is not as it was written: clients only try again, and nobody would know."""
+        self.lets_go = False
+        """Nobody waits for messages any more: the broker stops."""
         self.fetched_bytes = self.fetched_messages = 0
         """By consumers, since the log was opened; telemetry shows them."""
         self._waiting: Waiters = {}
@@ -288,6 +291,10 @@ class Partition:
     def remove_waiter(self, waiter: "asyncio.Future[None]") -> None:
         self._waiting.pop(waiter, None)
         self._followers_waiting.pop(waiter, None)
+
+    def let_go(self) -> None:
+        self.lets_go = True
+        self.wake()
 
     def _tell_listeners(self) -> None:
         for listener in tuple(self.listeners):

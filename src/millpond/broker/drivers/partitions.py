@@ -61,6 +61,8 @@ class PartitionTable:
         self._on_error = on_error
         self.facts = StorageFacts()
         self._is_closed = False
+        self.lets_go = False
+        """Nobody waits for messages any more."""
         self._failed: dict[TopicPartition, StorageError] = {}
         self._by_name: dict[tuple[str, int], Partition] = {}
         self._by_id: dict[tuple[bytes, int], Partition] = {}
@@ -98,6 +100,12 @@ class PartitionTable:
         return {
             found for found, each in self._by_id.items() if not each.is_flushed_by_group and not each.log.report.clean
         }
+
+    def let_go(self) -> None:
+        """The broker stops: whoever waits for messages is answered with what there is."""
+        self.lets_go = True
+        for partition in self:
+            partition.let_go()
 
     def open_what_failed(self, image: Image) -> None:
         for name in {at.topic for at in self._failed} & image.topics.keys():

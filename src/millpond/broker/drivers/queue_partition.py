@@ -493,7 +493,7 @@ class QueuePartition:
 
     def _on_partition(self) -> None:
         at = self.partition
-        if at.leading is None or at.leader_epoch != self.epoch or at.log.is_closed:
+        if at.leading is None or at.leader_epoch != self.epoch or at.log.is_closed or at.lets_go:
             self._wake_all()
         elif self._has_some:
             self._wake()

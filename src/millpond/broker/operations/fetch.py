@@ -70,7 +70,7 @@ async def fetch(
         fetched = fetch_now(wanted, bytes_min=bytes_min, bytes_max=bytes_max)
         if fetched is not None:
             return fetched
-        if loop.time() >= deadline:
+        if loop.time() >= deadline or any(_lets_go(each.partition) for each in wanted):
             bytes_min = 0
         else:
             await _wait_for_more(wanted, deadline, question)
@@ -163,6 +163,10 @@ def _read_for(follower: Follower, partition: Partition, wanted: Wanted, bytes_le
         data = NOTHING
     has_more = len(data) > 0 and next_offset < log.next_offset
     return Fetched(data, partition.high_watermark, log.start_offset, has_more=has_more, next_offset=next_offset)
+
+
+def _lets_go(partition: Partition | MillpondError) -> bool:
+    return isinstance(partition, Partition) and partition.lets_go
 
 
 async def _wait_for_more(wanted: list[Wanted], deadline: float, question: Question | None) -> None:

@@ -74,7 +74,7 @@ async def receive(node: Node, group: str, topic: Topic, want: Want, *, wait_ms: 
             if not trouble.retriable or now >= patience:
                 raise trouble
             await node.metadata.quorum.wait_change(min(patience, now + PAUSE_SECONDS))
-        elif now >= deadline:
+        elif now >= deadline or node.partitions.lets_go:
             return []
         else:
             until = deadline if trouble is None else min(deadline, now + PAUSE_SECONDS)

@@ -38,7 +38,7 @@ async def take(
             got = _exchange(queues, queues, {}, want).results
             waited = ()
             results |= await _kept(got)
-            if results or loop.time() >= deadline:
+            if results or loop.time() >= deadline or node.partitions.lets_go:
                 return results
             waited = list(queues.values())
             await wait(waited, deadline, takes=True)
