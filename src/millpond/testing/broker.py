@@ -33,7 +33,7 @@ from millpond.testing.clock import ManualClock
 Result = TypeVar("Result")
 
 GRACE_SECONDS = 1.0
-"""How long the end of a test waits for clients that wait for something: a member for others, a fetch for a message."""
+"""How long the end of a test waits for answers, such as those of members that wait for others."""
 
 
 class InProcessBroker:
@@ -124,11 +124,7 @@ class InProcessBroker:
     async def _open(self, directory: str) -> Broker:
         return await Broker.start(
             BrokerSettings(
-                data_directory=directory,
-                port=self._port,
-                http=self._http,
-                grpc=self._grpc,
-                configs=self._configs,
+                data_directory=directory, port=self._port, http=self._http, grpc=self._grpc, configs=self._configs
             ),
             filesystem=OsFilesystem(),
             clock=self.clock,
