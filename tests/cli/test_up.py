@@ -94,8 +94,17 @@ def test_an_interrupt_stops_it_in_order_too(tmp_path: Path) -> None:
     assert lines[-1]["event"] == "broker_stopped"
 
 
+def start_with_hangups(tmp_path: Path, handler: signal.Handlers) -> BrokerProcess:
+    """Whatever these tests were started with: who runs them under `nohup` has the signal ignored."""
+    before = signal.signal(signal.SIGHUP, handler)
+    try:
+        return BrokerProcess(tmp_path)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 def test_a_terminal_that_is_closed_stops_it_in_order_too(tmp_path: Path) -> None:
-    with BrokerProcess(tmp_path) as broker:
+    with start_with_hangups(tmp_path, signal.SIG_DFL) as broker:
         broker.send(signal.SIGHUP)
         code, lines, err = broker.wait()
     assert (code, err) == (0, "")
@@ -104,13 +113,7 @@ def test_a_terminal_that_is_closed_stops_it_in_order_too(tmp_path: Path) -> None
 
 
 def test_a_broker_that_shall_outlive_its_terminal_does(tmp_path: Path) -> None:
-    """`nohup` has the signal ignored before the broker starts."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        broker = BrokerProcess(tmp_path)
-    finally:
-        signal.signal(signal.SIGHUP, before)
-    with broker:
+    with start_with_hangups(tmp_path, signal.SIG_IGN) as broker:
         broker.send(signal.SIGHUP)
         lines = broker.stop()
     assert lines[0]["signal"] == "SIGTERM"

@@ -67,10 +67,10 @@ def _last_seen(name: str, event_id: bytes, positions: dict[TopicPartition, int])
 async def _events(
     services: Services, name: str, positions: dict[TopicPartition, int], form: Form, *, is_whole: bool
 ) -> AsyncIterator[bytes]:
-    """Ends, with a reason, when the topic is gone or cannot be read."""
-    failures = 0
+    """Ends, with a reason, when the topic is gone or cannot be read; and when the broker stops."""
+    failures, partitions = 0, services.node.partitions
     yield b": tailing\n\n"
-    while True:
+    while not partitions.lets_go:
         topic = services.node.image.topics.get(name)
         if topic is not None and is_whole:  # it may have grown
             positions |= {TopicPartition(name, new): 0 for new in range(len(positions), len(topic.partitions))}
@@ -88,7 +88,8 @@ async def _events(
         # Who was served goes to the end of the line, so that one busy partition does not keep the others waiting.
         for read in reads:
             positions[read.at] = positions.pop(read.at)
-        yield b"".join([_event(form, read) for read in reads]) or b": alive\n\n"
+        if reads or not partitions.lets_go:
+            yield b"".join([_event(form, read) for read in reads]) or b": alive\n\n"
 
 
 def _event(form: Form, read: Read) -> bytes:
