@@ -220,6 +220,7 @@ def _node(
         departures=_departures(metadata, cluster),
         fetch_bytes_max=whole("fetch.max.bytes", settings.configs),
         elsewhere=None if cluster is None else QueueLinks(cluster.links),
+        links=None if cluster is None else cluster.links,
     )
     if cluster is not None:
         cluster.node = node

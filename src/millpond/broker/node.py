@@ -9,6 +9,7 @@ from dataclasses import field
 from millpond.broker.drivers.delays import DelayKeeper
 from millpond.broker.drivers.departures import Departures
 from millpond.broker.drivers.groups import GroupCoordinator
+from millpond.broker.drivers.links import Links
 from millpond.broker.drivers.listed import ListedBrokers
 from millpond.broker.drivers.metadata import MetadataLog
 from millpond.broker.drivers.partition import Partition
@@ -47,6 +48,8 @@ class Node:
     """The most one fetch answers, whatever it asks for."""
     elsewhere: QueueLinks | None = None
     """Queues of partitions that other brokers lead; None for a broker that is alone."""
+    links: Links | None = None
+    """To other brokers; None for one that is alone."""
     datagrams_ignored: Mapping[Ignored, int] = field(default_factory=dict)
     """Where brokers announce themselves: what else arrived there."""
     departures: Departures | None = None

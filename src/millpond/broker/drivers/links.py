@@ -40,6 +40,7 @@ from millpond.protocol.messages.change_members import (
     ChangeMembersResponse,
 )
 from millpond.protocol.messages.compiler import decode, is_flexible
+from millpond.protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 from millpond.protocol.messages.fetch import FetchRequest, FetchResponse
 from millpond.protocol.messages.fields import Message
 from millpond.protocol.messages.headers import parse_response_header, request_frame
@@ -53,6 +54,8 @@ from millpond.protocol.messages.raft_messages import RaftMessagesRequest
 
 CONNECT_SECONDS = 2.0
 ANSWER_SECONDS = 2.0
+LOOK_SECONDS = 0.5
+"""For what can be answered without the other one, if less well."""
 SILENCE_SECONDS = 2.0
 """A peer that is sent to and says nothing for so long may be behind a connection that is dead: a new one is made."""
 BACKOFF_SECONDS_MIN, BACKOFF_SECONDS_MAX = 0.05, 1.0
@@ -69,6 +72,7 @@ WAITS_MAX = 256
 IDLE_WAITS_MAX = 16
 FETCH_VERSION = 17
 PRODUCE_VERSION = 13
+DESCRIBE_QUORUM_VERSION = 2
 
 Response = TypeVar("Response", bound=Message)
 OnUnreached = Callable[[int, tuple[str, int] | None], bool]
@@ -505,6 +509,16 @@ class Links:
         try:
             return await self._link(leader, Purpose.LETTERS).request(
                 request, ProduceResponse, until, version=PRODUCE_VERSION
+            )
+        except (Unanswered, MalformedMessage):
+            return None
+
+    async def describe_quorum(self, controller: int, request: DescribeQuorumRequest) -> DescribeQuorumResponse | None:
+        """As that one sees it; None where no answer came soon."""
+        until = self._loop.time() + LOOK_SECONDS
+        try:
+            return await self._link(controller, Purpose.QUEUES).request(
+                request, DescribeQuorumResponse, until, version=DESCRIBE_QUORUM_VERSION
             )
         except (Unanswered, MalformedMessage):
             return None

@@ -1,13 +1,16 @@
 """DescribeQuorum: the controller, and how far each broker has the metadata.
 
-Behaviour: only the leader knows how far the others are; any other broker answers with who leads, and with its own end.
-An end is the index behind the last entry, as offsets are counted.
+Behaviour: only the leader knows how far the others are, so any other broker asks it, as Kafka's do. Where it does not
+say so soon, the answer has who leads, and of the ends this broker's own. An end is the index behind the last entry, as
+offsets are counted.
 Version notes: from 2 the answer says where the nodes listen, so that whoever asks can go on to the leader.
 """
 
 import asyncio
+from collections.abc import Awaitable
 
 from millpond.api.kafka.context import Context
+from millpond.broker.drivers.links import Links
 from millpond.broker.node import Node
 from millpond.model.errors import UnknownTopicOrPartition
 from millpond.protocol.messages.describe_quorum import (
@@ -25,7 +28,20 @@ from millpond.protocol.messages.fields import NO_ID
 _UNKNOWN = -1
 
 
-def answer(node: Node, request: DescribeQuorumRequest, context: Context) -> DescribeQuorumResponse:
+def answer(
+    node: Node, request: DescribeQuorumRequest, context: Context
+) -> Awaitable[DescribeQuorumResponse] | DescribeQuorumResponse:
+    leader = node.metadata.quorum.leader
+    if node.links is None or leader is None or leader == node.node_id or context.broker is not None:
+        return _as_seen_here(node, request)
+    return _as_seen_by(node, node.links, leader, request)
+
+
+async def _as_seen_by(node: Node, links: Links, leader: int, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+    return await links.describe_quorum(leader, request) or _as_seen_here(node, request)
+
+
+def _as_seen_here(node: Node, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
     members = set(node.metadata.quorum.raft.membership.nodes)
     return DescribeQuorumResponse(
         topics=[
