@@ -14,7 +14,7 @@ from millpond.core.groups.offsets import CommitOffsets, FetchOffsets, OffsetToCo
 from millpond.core.groups.records import OffsetCommitted
 from millpond.core.groups.stores import OffsetChange, OffsetStore
 from millpond.core.metadata.controller import NewTopic, TopicToDelete, create_topics, delete_topics
-from millpond.model.errors import DiskFailed, InvalidRecord, InvalidSetting
+from millpond.model.errors import DiskFailed, InvalidRecord, InvalidSetting, StorageError
 from millpond.model.ids import Offset, TimestampMs, TopicPartition
 from millpond.protocol.records import NewRecord, encode_batch, encode_values
 from millpond.testing import SimDisk, Simulation, simulate
@@ -335,3 +335,17 @@ async def test_a_data_directory_belongs_to_one_node(sim: Simulation, disk: SimDi
     await broker.stop()
     with pytest.raises(InvalidSetting, match="belongs to node 1"):
         await start(sim, disk, node_id=2)
+
+
+@on_a_simulated_disk
+async def test_a_data_directory_that_does_not_say_whose_it_is_is_refused(sim: Simulation, disk: SimDisk) -> None:
+    broker = await start(sim, disk)
+    await broker.stop()
+    path = "data/node"
+    file = disk.open(path)
+    file.write(0, [b"garbage"])
+    file.close()
+    with pytest.raises(StorageError, match="not known whose data this is; put that file back"):
+        await start(sim, disk)
+    disk.remove(path)
+    await (await start(sim, disk)).stop()

@@ -28,7 +28,7 @@ from millpond.core.metadata.image import EMPTY, Image
 from millpond.core.raft.membership import Membership
 from millpond.core.raft.messages import Message
 from millpond.model.addresses import Address
-from millpond.model.errors import ControllerUnavailable, InvalidSetting
+from millpond.model.errors import ControllerUnavailable, InvalidSetting, StorageError
 from millpond.model.ids import TopicPartition
 from millpond.model.ports import Clock, Filesystem, Rng
 from millpond.model.values import dataclass
@@ -354,7 +354,15 @@ def claim_directory(filesystem: Filesystem, settings: BrokerSettings, rng: Rng) 
     """A data directory belongs to one node of one cluster, from its first start on. Returns the id it got then."""
     make_directory(filesystem, settings.data_directory)
     mine: dict[str, Any] = {"node_id": settings.node_id, "cluster_id": settings.cluster_id}
-    found = read_document(filesystem, settings.data_directory, NODE_DOCUMENT) or mine
+    found = read_document(filesystem, settings.data_directory, NODE_DOCUMENT)
+    path = f"{settings.data_directory}/{NODE_DOCUMENT}"
+    if found is None and filesystem.exists(path):
+        raise StorageError(
+            f"{path} is not what was written, so it is not known whose data this is; put that file back from a backup. "
+            f"Where you are sure that the data is of node {settings.node_id} of {settings.cluster_id!r}, and that this "
+            "broker is alone, remove the file"
+        )
+    found = found or mine
     drawn: str | None = found.get("directory_id")
     if drawn is None:  # new, or of a Millpond before directories had ids
         drawn = f"{rng.getrandbits(128):032x}"
