@@ -194,9 +194,10 @@ class Quorum:
 
     def _require_memory(self, index: int) -> None:
         """A leader tells a voter of no more than that voter said it has. One that has less is sent nothing, since its
-        word was counted: it would wait for ever, and vote as if it remembered."""
+        word was counted: it would wait for ever, and vote as if it remembered. One that does not even know itself has
+        an empty disk, and is told so by the others, who know it by its directory."""
         node, last = self.raft.node_id, self.raft.log.last_index
-        if index > last and node in self.raft.membership.voters:
+        if index > last and node in self.raft.membership.voters and node in self.image.brokers:
             self._break(
                 PromisesForgotten(
                     f"{DIRECTORY} ends at entry {last}, and broker {node} said that it has {index}: the data directory "
