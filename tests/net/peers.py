@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import uvloop
 
-from millpond.net.answers import Answer
+from millpond.net.answers import Answer, Promise
 from millpond.net.connection import Connection
 from millpond.net.limits import NetworkLimits
 from millpond.net.server import FrameServer, Handle
@@ -78,6 +78,24 @@ class Desk:
 
     def answer(self, body: bytes, answer: bytes | None = None) -> None:
         self.open.pop(body).set_result([body if answer is None else answer])
+
+
+class PromisingDesk(Desk):
+    """The same without a task."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: dict[bytes, Promise] = {}  # type: ignore[assignment]
+
+    def handle(self, frame: memoryview, connection: Connection) -> Promise:  # type: ignore[override]
+        body = bytes(frame)
+        self.asked.append(body)
+        promise = self.open[body] = Promise()
+        promise.when_abandoned(lambda: self.cancelled.append(body))
+        return promise
+
+    def answer(self, body: bytes, answer: bytes | None = None) -> None:
+        self.open.pop(body).keep([body if answer is None else answer])
 
 
 @asynccontextmanager

@@ -12,7 +12,8 @@ class Waiter:
 
 
 def take(budget: MemoryBudget, who: Waiter, by_bytes: int, *, mid_frame: bool = True, answering: bool = False) -> bool:
-    return budget.change(who, by_bytes, mid_frame=mid_frame, answering=answering)
+    budget.used_bytes += by_bytes
+    return budget.is_tight() and budget.waits(who, is_more=by_bytes > 0, mid_frame=mid_frame, answering=answering)
 
 
 def test_nobody_waits_below_the_limit() -> None:

@@ -65,9 +65,7 @@ def test_more_requests_at_once_than_one_turn_takes_are_all_answered_in_order(loo
     run(loop, scenario)
 
 
-def test_answers_keep_the_order_of_requests_whichever_is_ready_first(loop: str) -> None:
-    desk = Desk()
-
+def test_answers_keep_the_order_of_requests_whichever_is_ready_first(loop: str, desk: Desk) -> None:
     def handle(frame: memoryview, connection: Connection) -> Answer | Later:
         return [frame] if bytes(frame[:3]) == b"now" else desk.handle(frame, connection)
 
@@ -119,8 +117,7 @@ def test_a_request_without_an_answer_gets_none(loop: str) -> None:
     run(loop, scenario)
 
 
-def test_no_more_requests_are_handed_over_than_may_be_in_flight(loop: str) -> None:
-    desk = Desk()
+def test_no_more_requests_are_handed_over_than_may_be_in_flight(loop: str, desk: Desk) -> None:
     bodies = [b"%d" % n for n in range(10)]
 
     async def scenario() -> None:
@@ -138,8 +135,7 @@ def test_no_more_requests_are_handed_over_than_may_be_in_flight(loop: str) -> No
 
 
 @pytest.mark.parametrize("how", ["in one write", "one by one"])
-def test_behind_a_request_that_is_to_be_answered_alone_nothing_is_handed_over(loop: str, how: str) -> None:
-    desk = Desk()
+def test_behind_a_request_that_is_to_be_answered_alone_nothing_is_handed_over(loop: str, how: str, desk: Desk) -> None:
     handed: list[bytes] = []
     bodies = [b"small 1", b"large 2", b"small 3", b"large 4", b"large 5", b"small 6"]
 
@@ -220,9 +216,7 @@ def test_a_handler_that_was_cancelled_by_somebody_else_ends_the_connection(loop:
     run(loop, scenario)
 
 
-def test_handlers_of_a_connection_that_is_gone_are_cancelled(loop: str) -> None:
-    desk = Desk()
-
+def test_handlers_of_a_connection_that_is_gone_are_cancelled(loop: str, desk: Desk) -> None:
     async def scenario() -> None:
         async with serving(desk.handle) as server:
             async with await Client.connect(server) as client:
@@ -273,9 +267,7 @@ def test_a_handler_may_close_the_connection_and_its_answer_still_goes_out(loop: 
     run(loop, scenario)
 
 
-def test_a_connection_may_be_aborted(loop: str) -> None:
-    desk = Desk()
-
+def test_a_connection_may_be_aborted(loop: str, desk: Desk) -> None:
     async def scenario() -> None:
         async with serving(desk.handle) as server, await Client.connect(server) as client:
             client.send(b"x")
@@ -352,9 +344,7 @@ def test_connections_beyond_the_limit_are_refused_until_one_goes(loop: str, limi
     run(loop, scenario)
 
 
-def test_a_graceful_stop_answers_what_was_asked_and_closes_the_idle_at_once(loop: str) -> None:
-    desk = Desk()
-
+def test_a_graceful_stop_answers_what_was_asked_and_closes_the_idle_at_once(loop: str, desk: Desk) -> None:
     async def scenario() -> None:
         async with (
             serving(desk.handle) as server,
@@ -378,9 +368,7 @@ def test_a_graceful_stop_answers_what_was_asked_and_closes_the_idle_at_once(loop
     run(loop, scenario)
 
 
-def test_a_stop_aborts_what_is_left_after_the_grace(loop: str) -> None:
-    desk = Desk()
-
+def test_a_stop_aborts_what_is_left_after_the_grace(loop: str, desk: Desk) -> None:
     async def scenario() -> None:
         async with serving(desk.handle) as server, await Client.connect(server) as client:
             client.send(b"stuck")

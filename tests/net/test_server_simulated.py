@@ -90,9 +90,7 @@ def test_an_idle_connection_is_closed_after_its_time_and_not_before() -> None:
     simulate(1, scenario)
 
 
-def test_a_connection_that_waits_for_an_answer_is_not_idle() -> None:
-    desk = Desk()
-
+def test_a_connection_that_waits_for_an_answer_is_not_idle(desk: Desk) -> None:
     async def scenario(sim: Simulation) -> None:
         async with serving(desk.handle) as server, await Client.connect(server) as client:
             client.send(b"long poll")
@@ -133,9 +131,7 @@ def test_a_trickle_of_bytes_does_not_prolong_a_frames_time() -> None:
     simulate(1, scenario)
 
 
-def test_a_frame_held_back_by_us_has_its_time_anew() -> None:
-    desk = Desk()
-
+def test_a_frame_held_back_by_us_has_its_time_anew(desk: Desk) -> None:
     async def scenario(sim: Simulation) -> None:
         limits = NetworkLimits(in_flight_max=1)
         async with serving(desk.handle, limits) as server, await Client.connect(server) as client:
@@ -278,9 +274,7 @@ class Gate:
             self.open.set()
 
 
-def test_handlers_are_cancelled_when_a_partition_outlasts_the_connection() -> None:
-    desk = Desk()
-
+def test_handlers_are_cancelled_when_a_partition_outlasts_the_connection(desk: Desk) -> None:
     async def scenario(sim: Simulation) -> None:
         server = await serve_on_host(sim, desk.handle)
 
@@ -316,9 +310,7 @@ def test_a_short_partition_delays_answers_and_loses_none() -> None:
     simulate(1, scenario)
 
 
-def test_handlers_are_cancelled_when_the_peer_is_killed() -> None:
-    desk = Desk()
-
+def test_handlers_are_cancelled_when_the_peer_is_killed(desk: Desk) -> None:
     async def scenario(sim: Simulation) -> None:
         server = await serve_on_host(sim, desk.handle)
 
@@ -390,9 +382,7 @@ def test_random_peers_leave_nothing_behind() -> None:
         run("simulated", scenario, seed=seed)
 
 
-def test_a_frame_begun_while_the_peer_was_busy_reading_has_its_time_anew() -> None:
-    desk = Desk()
-
+def test_a_frame_begun_while_the_peer_was_busy_reading_has_its_time_anew(desk: Desk) -> None:
     async def scenario(sim: Simulation) -> None:
         async with serving(desk.handle) as server, await Client.connect(server, buffer_bytes=1_000) as client:
             client.writer.write(framed(b"1", b"2")[:-1])
@@ -409,9 +399,7 @@ def test_a_frame_begun_while_the_peer_was_busy_reading_has_its_time_anew() -> No
     simulate(1, scenario)
 
 
-def test_answers_survive_a_peer_that_goes_on_sending_while_the_server_stops() -> None:
-    desk = Desk()
-
+def test_answers_survive_a_peer_that_goes_on_sending_while_the_server_stops(desk: Desk) -> None:
     async def scenario(sim: Simulation) -> None:
         async with serving(desk.handle) as server, await Client.connect(server) as client:
             client.send(b"1")
@@ -428,9 +416,7 @@ def test_answers_survive_a_peer_that_goes_on_sending_while_the_server_stops() ->
     simulate(1, scenario)
 
 
-def test_a_peer_that_ends_its_stream_is_gone_even_if_it_does_not_read() -> None:
-    desk = Desk()
-
+def test_a_peer_that_ends_its_stream_is_gone_even_if_it_does_not_read(desk: Desk) -> None:
     async def scenario(sim: Simulation) -> None:
         async with serving(desk.handle) as server, await Client.connect(server, buffer_bytes=1_000) as client:
             client.send(b"1", b"2")

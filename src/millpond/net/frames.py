@@ -32,11 +32,12 @@ class BadFrameLength(ValueError):
 
 
 class FrameReader:
-    __slots__ = ("_at", "_end", "_frame_bytes_max", "_have", "_need", "_partial", "_scratch", "_source")
+    __slots__ = ("_at", "_end", "_frame_bytes_max", "_have", "_need", "_partial", "_scratch", "_source", "_view")
 
     def __init__(self, scratch: bytearray, *, frame_bytes_max: int) -> None:
         self._frame_bytes_max = frame_bytes_max
         self._scratch = scratch
+        self._view = memoryview(scratch)
         self._source = scratch
         """What is being read, from `_at` to `_end`: the scratch, or bytes that were kept from an earlier turn."""
         self._at = self._end = 0
@@ -69,7 +70,7 @@ class FrameReader:
         """
         partial = self._partial
         if partial is None or self._have == self._need:
-            return memoryview(self._scratch)
+            return self._view
         have = self._have
         if have == len(partial):
             grown = bytearray(min(self._need, have + FIRST_STEP_BYTES if frugal else self._step(have)))
@@ -90,7 +91,7 @@ class FrameReader:
             self._at, self._end = 0, size
         else:
             kept = self._source[self._at : self._end]
-            kept += memoryview(self._scratch)[:size]
+            kept += self._view[:size]
             self._source = kept
             self._at, self._end = 0, len(kept)
 
@@ -118,14 +119,16 @@ class FrameReader:
         self._at = stop
         return memoryview(self._source[start:stop])
 
-    def settle(self) -> None:
-        """Keeps what has not been looked at, before the scratch goes to the next connection."""
+    def settle(self) -> bool:
+        """Keeps what has not been looked at, before the scratch goes to the next connection; whether it holds any."""
         if self._at == self._end:
             self._source = self._scratch
             self._at = self._end = 0
-        elif self._source is self._scratch:
+            return self._partial is not None
+        if self._source is self._scratch:
             self._source = self._source[self._at : self._end]
             self._at, self._end = 0, len(self._source)
+        return True
 
     def forget(self) -> None:
         """Drops everything that was received and not handed over."""

@@ -33,19 +33,22 @@ class MemoryBudget:
     def is_exempt(self, holder: Holder) -> bool:
         return self._exempt is holder
 
-    def change(self, holder: Holder, by_bytes: int, *, mid_frame: bool, answering: bool) -> bool:
-        """Says whether the holder has to wait; then `memory_granted` will be called.
+    def is_tight(self) -> bool:
+        """Whether anybody waits, or may have to: else nobody needs to ask."""
+        return self.used_bytes > self._bytes_max or bool(self._waiting) or self._exempt is not None
+
+    def waits(self, holder: Holder, *, is_more: bool, mid_frame: bool, answering: bool) -> bool:
+        """After `used_bytes` has changed: whether the holder has to wait; then `memory_granted` will be called.
 
         Whoever is neither in the middle of a frame nor waits for an answer gives back what it has by itself.
         """
-        self.used_bytes += by_bytes
         exempt = self._exempt is holder
         if exempt and not mid_frame and not answering:
             self._exempt = None
         elif exempt:
             if self.exceeded and not mid_frame:
                 self._waiting[holder] = None  # one frame, and no second one
-        elif by_bytes > 0 and self.exceeded and (mid_frame or answering):
+        elif is_more and self.exceeded and (mid_frame or answering):
             self._waiting[holder] = None
         if self._waiting:
             self._wake()
@@ -55,7 +58,8 @@ class MemoryBudget:
     def leave(self, holder: Holder, held_bytes: int = 0) -> None:
         """The holder takes nothing more, and gives back so much."""
         self._waiting.pop(holder, None)
-        self.change(holder, -held_bytes, mid_frame=False, answering=False)
+        self.used_bytes -= held_bytes
+        self.waits(holder, is_more=False, mid_frame=False, answering=False)
 
     def _wake(self) -> None:
         while self._waiting and not self.exceeded:

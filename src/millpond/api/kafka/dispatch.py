@@ -25,8 +25,8 @@ from millpond.api.kafka.soon import Soon
 from millpond.broker.drivers.doorkeeper import Session
 from millpond.broker.node import Node
 from millpond.model.errors import ControllerUnavailable, MalformedMessage
-from millpond.model.ports import Buffer
 from millpond.model.values import dataclass
+from millpond.net.answers import Answer, Later, Promise
 from millpond.protocol.messages.compiler import Decoder, decoder, encode
 from millpond.protocol.messages.fields import Message
 from millpond.protocol.messages.headers import RequestHeader, response_encoder, split_request_header
@@ -38,7 +38,6 @@ _HEAD: Final = struct.Struct("!i")
 _new_tuple = tuple.__new__  # as a NamedTuple's own constructor, at half its cost: there is a Context for each request
 
 Handler = Callable[[Node, Any, Context], "Message | Awaitable[Message] | Soon | None"]
-Answer = list[Buffer]
 
 
 @dataclass(slots=True)
@@ -71,7 +70,7 @@ class Dispatcher:
         self._node = node
         self._loop = asyncio.get_running_loop()
 
-    def handle(self, frame: memoryview, connection: Connection) -> Answer | Awaitable[Answer | None] | None:
+    def handle(self, frame: memoryview, connection: Connection) -> Answer | Later | None:
         began_ns = self._now_ns()
         try:
             api_key, version, number, client_id, position = split_request_header(frame)
@@ -91,9 +90,9 @@ class Dispatcher:
             route.facts.unanswered += 1
             return None
         if isinstance(answer, Soon):
-            future: asyncio.Future[Answer | None] = self._loop.create_future()
-            if answer.wait(partial(self._make, answer, future, number, route, began_ns, connection)):
-                return future
+            promise = Promise()
+            if answer.wait(partial(self._make, answer, promise, number, route, began_ns, connection)):
+                return promise
             answer = answer.make()
         if isinstance(answer, Awaitable):
             return self._later(answer, number, route, began_ns, connection)
@@ -102,28 +101,30 @@ class Dispatcher:
     def _make(
         self,
         soon: Soon,
-        future: "asyncio.Future[Answer | None]",
+        promise: Promise,
         number: int,
         route: _Route,
         began_ns: int,
         connection: Connection,
         _: object,
     ) -> None:
-        if future.done():
-            return  # the connection is gone
+        if promise.is_abandoned:
+            return
         try:
             answer = soon.make()
-            if isinstance(answer, route.response_class):
-                future.set_result(self._finish(answer, number, route, began_ns))
-            else:
+            if not isinstance(answer, route.response_class):
                 assert isinstance(answer, Awaitable)
                 later = self._later(answer, number, route, began_ns, connection)
                 task = self._loop.create_task(later)
                 if isinstance(answer, Coroutine):  # where the connection goes before it begins, Python would warn of it
                     task.add_done_callback(lambda _: answer.close())
-                _hand_on(task, future)
+                _hand_on(task, promise)
+                return
+            made = self._finish(answer, number, route, began_ns)
         except Exception as error:  # a bug of ours; the others that are called with this one go on
-            future.set_exception(error)
+            promise.fail(error)
+        else:
+            promise.keep(made)
 
     async def _later(
         self, answer: Awaitable[Message], number: int, route: _Route, began_ns: int, connection: Connection
@@ -144,7 +145,7 @@ class Dispatcher:
 
     def _unserved(
         self, header: RequestHeader, frame: memoryview, position: int, connection: Connection
-    ) -> Answer | Awaitable[Answer | None] | None:
+    ) -> Answer | Later | None:
         if self._door is not None and header.api_key not in SERVED:
             return self._to_broker(self._door, header, frame, position, connection)
         self.facts.unserved += 1
@@ -159,7 +160,7 @@ class Dispatcher:
 
     def _to_broker(
         self, door: ClusterDoor, header: RequestHeader, frame: memoryview, position: int, connection: Connection
-    ) -> Answer | Awaitable[Answer | None] | None:
+    ) -> Answer | Later | None:
         if connection.extra is None:
             connection.extra = Session()
         try:
@@ -201,17 +202,19 @@ class Dispatcher:
         return route
 
 
-def _hand_on(task: "asyncio.Task[Answer | None]", future: "asyncio.Future[Answer | None]") -> None:
-    """What becomes of the task becomes of the future; where that is cancelled, so is the task."""
+def _hand_on(task: "asyncio.Task[Answer | None]", promise: Promise) -> None:
+    """What becomes of the task becomes of the promise; where that is abandoned, the task is cancelled."""
 
     def ended(task: "asyncio.Task[Answer | None]") -> None:
-        if task.cancelled():
-            future.cancel()
-        elif (error := task.exception()) is None:
-            if not future.done():
-                future.set_result(task.result())
-        elif not future.done():
-            future.set_exception(error)
+        if promise.is_abandoned:
+            if not task.cancelled():
+                task.exception()  # is nobody's any more; Python would complain of one that was never looked at
+        elif task.cancelled():
+            promise.fail(asyncio.CancelledError())
+        elif (error := task.exception()) is not None:
+            promise.fail(error)
+        else:
+            promise.keep(task.result())
 
     task.add_done_callback(ended)
-    future.add_done_callback(lambda _: task.cancel())
+    promise.when_abandoned(task.cancel)
