@@ -9,6 +9,7 @@ from millpond.api.kafka.dispatch import Dispatcher
 from millpond.app.broker import Broker
 from millpond.broker.drivers.partition import Partition
 from millpond.model.ids import LeaderEpoch, TimestampMs
+from millpond.net.answers import Answer, Promise
 from millpond.protocol.messages.compiler import decode
 from millpond.protocol.messages.headers import parse_response_header, request_frame
 from millpond.protocol.messages.produce import (
@@ -24,7 +25,7 @@ from tests.broker.test_drivers import create, on_a_simulated_disk, start
 
 VERSION = 9
 NOT_LEADER, STORAGE_ERROR = 6, 56
-Answering = asyncio.Future[list[bytes] | None]
+Answering = asyncio.Future[Answer | None]
 
 
 class Client:
@@ -52,9 +53,24 @@ class Client:
         topics = [TopicProduceData(name="orders", partition_data=parts)]
         request = ProduceRequest(acks=acks, timeout_ms=1_000, topic_data=topics)
         frame = b"".join(request_frame(request, VERSION, correlation_id=1, client_id="test"))
-        answering = self._dispatcher.handle(memoryview(bytearray(frame[4:])), self)
-        assert isinstance(answering, asyncio.Future)
-        return answering
+        promise = self._dispatcher.handle(memoryview(bytearray(frame[4:])), self)
+        assert isinstance(promise, Promise)
+        return awaited(promise)
+
+
+def awaited(promise: Promise) -> Answering:
+    """Who cancels it is as a connection that is gone."""
+    answering: Answering = asyncio.get_running_loop().create_future()
+
+    def settle(promise: Promise) -> None:
+        try:
+            answering.set_result(promise.result())
+        except Exception as error:
+            answering.set_exception(error)
+
+    promise.when_done(settle)
+    answering.add_done_callback(lambda ended: promise.abandon() if ended.cancelled() else None)
+    return answering
 
 
 def told(answering: Answering) -> list[PartitionProduceResponse]:

@@ -15,7 +15,7 @@ from millpond.cli.starting import INSECURE, OTHERS, SETTINGS, Start, read_plainl
 
 HEAVY = {
     *("typer", "click", "rich", "pydantic"),  # the command line's
-    *("httptools", "msgspec", "prometheus_client"),  # the HTTP door's, which is opened last
+    *("httptools", "prometheus_client"),  # the HTTP door's, which is opened last
     *(
         "grpc",
         "google",

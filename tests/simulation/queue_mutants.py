@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from millpond.broker.drivers.partition import Partition
 from millpond.broker.drivers.queue_keeper import QueueKeeper, Then
@@ -98,7 +99,7 @@ def _restore_otherwise(patch: pytest.MonkeyPatch, change: Callable[[State], Stat
 
 
 def forget_attempts_at_restart(patch: pytest.MonkeyPatch) -> None:
-    _restore_otherwise(patch, lambda state: state._replace(attempts=0))
+    _restore_otherwise(patch, lambda state: replace(state, attempts=0))
 
 
 def forget_leases_at_restart(patch: pytest.MonkeyPatch) -> None:
@@ -146,7 +147,7 @@ def take_the_word_of_who_has_lost_its_lease(patch: pytest.MonkeyPatch) -> None:
 def take_what_is_done_for_deleted(patch: pytest.MonkeyPatch) -> None:
     def still(queue: QueuePartition, verdicts: Sequence[Verdict]) -> Sequence[Verdict]:
         start = queue.ledger.start
-        return [said._replace(first=max(said.first, start)) for said in verdicts if said.last >= start]
+        return [replace(said, first=max(said.first, start)) for said in verdicts if said.last >= start]
 
     patch.setattr(share, "_still", still)
 

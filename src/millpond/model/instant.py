@@ -1,9 +1,9 @@
 """Now, by both clocks."""
 
-from typing import NamedTuple
+from msgspec import Struct
 
 
-class Instant(NamedTuple):
+class Instant(Struct, frozen=True, gc=False):
     """What is waited for goes by the monotonic clock, what people and clients see by the wall."""
 
     monotonic_ms: int

@@ -11,6 +11,8 @@ import os
 import random
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from millpond.core.delivery.encoding import decode, encode, encode_whole
 from millpond.core.delivery.ledger import Ledger, Verdict
 from millpond.core.delivery.settings import DeliverySettings
@@ -63,11 +65,12 @@ class Conversation:
         self.say(f"{holder} asks for {count}")
         count = min(count, self.ledger.room_for(holder))
         came = 0
+        self.ledger.tick(self.now)
         while came < count and (offer := self.ledger.offer(self.now)) is not None:
-            offer = offer._replace(last=min(offer.last, offer.first + count - came - 1))
-            for first, last, attempt in self.ledger.acquire(offer, holder=holder, lock_ms=LOCK_MS, now=self.now):
-                came += last - first + 1
-                self.lines.append(f"  {holder} <- {span(first, last)} for the {ORDINALS[attempt]} time")
+            offer = replace(offer, last=min(offer.last, offer.first + count - came - 1))
+            for each in self.ledger.acquire(offer, holder=holder, lock_ms=LOCK_MS, now=self.now):
+                came += each.last - each.first + 1
+                self.lines.append(f"  {holder} <- {span(each.first, each.last)} for the {ORDINALS[each.attempt]} time")
         if not came:
             self.lines.append(f"  {holder} <- nothing")
         self._settle()
@@ -120,8 +123,8 @@ class Conversation:
 
     def _settle(self) -> None:
         changes = self.ledger.take_changes()
-        for first, last, state in changes:
-            self.lines.append(f"  keep {span(first, last)} {written(state)}")
+        for each in changes:
+            self.lines.append(f"  keep {span(each.first, each.last)} {written(each.state)}")
         if changes:
             self.documents.append(encode(self.ledger, changes))
         due = self.ledger.next_deadline

@@ -5,6 +5,7 @@ import random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from millpond.core.delivery.encoding import decode, encode, encode_whole
 from millpond.core.delivery.ledger import Ledger, Verdict
@@ -23,7 +24,7 @@ def documents() -> list[bytes]:
     ledger.admit_until(300)
     offer = ledger.offer(NOW)
     assert offer is not None
-    ledger.acquire(offer._replace(last=200), holder="anna", lock_ms=1000, now=NOW)
+    ledger.acquire(replace(offer, last=200), holder="anna", lock_ms=1000, now=NOW)
     ledger.acknowledge([Verdict(7, 9, Outcome.REJECT)], holder="anna", now=NOW, reason="broken")
     ledger.acknowledge([Verdict(20, 30, Outcome.RELEASE)], holder="anna", now=NOW)
     ledger.acknowledge([Verdict(40, 41, Outcome.RELEASE)], holder="anna", now=NOW, delay_ms=0)

@@ -28,6 +28,7 @@ def let_in(ledger: Ledger, *keys: bytes | None) -> None:
 def receive(ledger: Ledger, ms: int = 0) -> list[int]:
     """All that can be had now."""
     offsets = []
+    ledger.tick(at(ms))
     while (offer := ledger.offer(at(ms))) is not None:
         deliveries = ledger.acquire(offer, holder="anna", lock_ms=1000, now=at(ms))
         offsets += [offset for run in deliveries for offset in range(run.first, run.last + 1)]

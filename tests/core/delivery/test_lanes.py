@@ -2,6 +2,8 @@
 
 from collections import Counter
 
+from msgspec.structs import replace
+
 from millpond.core.delivery import lanes as module
 from millpond.core.delivery.lanes import WEIGHTS, Lanes, Offer
 from millpond.core.delivery.settings import DeliverySettings, Priority
@@ -22,8 +24,8 @@ def serve(lanes: Lanes, *, wall_ms: int = 0, most: int = 1) -> Offer | None:
     """Takes the next ones, as a ledger does."""
     offer = lanes.next(wall_ms=wall_ms)
     if offer is not None:
-        offer = offer._replace(last=min(offer.last, offer.first + most - 1))
-        lanes.take(*offer)
+        offer = replace(offer, last=min(offer.last, offer.first + most - 1))
+        lanes.take(offer.first, offer.last, offer.lane)
     return offer
 
 

@@ -2,6 +2,8 @@
 
 import random
 
+from msgspec.structs import replace
+
 from millpond.core.delivery.encoding import decode, encode_whole
 from millpond.core.delivery.ledger import DEADLINES_MIN, Ledger, Verdict
 from millpond.core.delivery.settings import DeliverySettings, Priority
@@ -16,7 +18,7 @@ def take(ledger: Ledger, count: int = 1, *, holder: str = "anna") -> list[int]:
     offer = ledger.offer(NOW)
     if offer is None:
         return []
-    some = offer._replace(last=min(offer.last, offer.first + count - 1))
+    some = replace(offer, last=min(offer.last, offer.first + count - 1))
     runs = ledger.acquire(some, holder=holder, lock_ms=LONG_MS, now=NOW)
     return [offset for run in runs for offset in range(run.first, run.last + 1)]
 

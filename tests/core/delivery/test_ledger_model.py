@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from msgspec.structs import replace
 
 from millpond.core.delivery.encoding import decode, encode, encode_whole
 from millpond.core.delivery.lanes import Offer
@@ -286,7 +287,7 @@ class LedgerAgainstModel(RuleBasedStateMachine):
 def states_of(ledger: Ledger) -> dict[int, object]:
     """Message by message, without what is found anew after a restart: monotonic times and lanes."""
     return {
-        offset: run.value._replace(until_ms=0, lane=Lane.NORMAL)
+        offset: replace(run.value, until_ms=0, lane=Lane.NORMAL)
         if isinstance(run.value, Leased | Waiting)
         else run.value
         for run in ledger.open_runs()

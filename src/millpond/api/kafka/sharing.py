@@ -3,7 +3,9 @@
 from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import groupby, pairwise
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
+
+from msgspec import Struct
 
 from millpond.api.kafka.context import Context
 from millpond.broker.node import Node
@@ -42,7 +44,7 @@ class Topic(Protocol):
     def partitions(self) -> Sequence[Part]: ...
 
 
-class Said(NamedTuple):
+class Said(Struct, frozen=True):
     named: list[PartitionId]
     """Partitions, whether or not anything is said of their messages."""
     verdicts: dict[PartitionId, list[Verdict]]

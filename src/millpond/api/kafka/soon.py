@@ -6,12 +6,12 @@ Made by handlers; driven by dispatch.py.
 
 from collections.abc import Awaitable, Callable
 
-from millpond.model.values import dataclass
+from msgspec import Struct
+
 from millpond.protocol.messages.fields import Message
 
 
-@dataclass(slots=True)
-class Soon:
+class Soon(Struct, frozen=True):
     wait: Callable[[Callable[[object], None]], bool]
     """Has something called once, when it is time to `make` the answer; False where it is time now."""
     make: Callable[[], Message | Awaitable[Message]]

@@ -8,7 +8,11 @@ Driven by queues.py, and by a timer of its own.
 import asyncio
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
+from itertools import groupby
 from typing import Final, NamedTuple, Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from millpond.broker.drivers.partition import Partition
 from millpond.broker.drivers.queue_keeper import QueueKeeper, Then
@@ -16,7 +20,7 @@ from millpond.broker.drivers.queue_reader import Batch, QueueReader, parked_runs
 from millpond.broker.drivers.states import StateKey, States
 from millpond.core.delivery.encoding import decode
 from millpond.core.delivery.headers import is_expired, lane_of
-from millpond.core.delivery.lanes import Offer
+from millpond.core.delivery.lanes import MARK_EVERY_MS, Offer
 from millpond.core.delivery.ledger import Delivery, Ledger, Verdict
 from millpond.core.delivery.runs import Run
 from millpond.core.delivery.settings import DeliverySettings
@@ -32,7 +36,7 @@ PAUSE_SECONDS: Final = 1.0
 """Before the dead-letter topic is tried again."""
 
 
-class Want(NamedTuple):
+class Want(Struct, frozen=True, gc=False):
     holder: str
     count_max: int
     bytes_max: int
@@ -48,10 +52,10 @@ class Want(NamedTuple):
         """What is wanted still."""
         count = sum(delivery.last - delivery.first + 1 for delivery in taken.deliveries)
         size = sum(map(len, taken.batches.values()))
-        return self._replace(count_max=self.count_max - count, bytes_max=self.bytes_max - size)
+        return replace(self, count_max=self.count_max - count, bytes_max=self.bytes_max - size)
 
 
-class Taken(NamedTuple):
+class Taken(Struct, frozen=True):
     deliveries: list[Delivery]
     batches: dict[int, memoryview]
     """Those the messages are in, by base offset."""
@@ -93,6 +97,7 @@ class QueuePartition:
         self.group = group
         self.partition = partition
         self.settings = settings
+        self._looks_at_messages = settings.looks_at_messages
         self.epoch = partition.leader_epoch
         self._shared = shared
         self._key = StateKey(KIND, group, partition.topic_id, partition.at.partition)
@@ -187,12 +192,10 @@ class QueuePartition:
     def _take(self, want: Want, now: Instant, *, wakes: bool = False) -> Taken:
         taken = Taken([], {})
         ledger = self._ledger
-        ready = ledger.ready
         ledger.trim(self.partition.log.start_offset)
-        ledger.tick(now)
-        if self.settings.looks_at_messages:
-            self._admit()  # what has come since may go before what waits
-        wakes = wakes or ledger.ready > ready
+        wakes = ledger.tick(now) or wakes
+        if self._looks_at_messages and ledger.frontier < self.partition.high_watermark:
+            wakes = self._admit() or wakes  # what has come since may go before what waits
         count_left = min(want.count_max, ledger.room_for(want.holder))
         bytes_left = want.bytes_max
         while count_left > 0 and bytes_left > 0:
@@ -278,25 +281,36 @@ class QueuePartition:
         ledger.pass_done()
         if ledger.frontier >= end:
             return False
-        if not self.settings.looks_at_messages:
+        if not self._looks_at_messages:
             ledger.admit_until(end)
             return True
-        room = ledger.room_ahead
-        if room <= 0:
+        if ledger.room_ahead <= 0:
             return False
         now_ms = self._shared.clock.wall_ms()
-        for batch in self._reader.look(ledger.frontier, is_next=not ledger.ready):
-            if not self.settings.is_ordered_by_key and not batch.mentioned.priority:
-                written = min(batch.header.max_timestamp, now_ms)
-                ledger.admit_plain(batch.first, batch.last, written_wall_ms=written)
-                continue
-            if not batch.header.is_control:
-                for record in decode_batch(batch.content):
-                    if record.offset >= ledger.frontier:
-                        lane, written = lane_of(record.headers), min(record.timestamp, now_ms)
-                        ledger.admit(record.offset, lane=lane, key=record.key, written_wall_ms=written)
-            ledger.skip_until(batch.last + 1)
+        looked_at = self._reader.look(ledger.frontier, is_next=not ledger.ready)
+        for when, batches in groupby(looked_at, key=self._written_about):
+            if when is None:
+                for batch in batches:
+                    self._admit_each(batch, now_ms)
+            else:
+                alike = list(batches)
+                ledger.admit_plain(alike[0].first, alike[-1].last, written_wall_ms=min(when * MARK_EVERY_MS, now_ms))
         return True
+
+    def _written_about(self, batch: Batch) -> int | None:
+        """The time of a batch whose messages are let in all at once, with those of others of that time."""
+        if self.settings.is_ordered_by_key or batch.mentioned.priority:
+            return None
+        return batch.header.max_timestamp // MARK_EVERY_MS
+
+    def _admit_each(self, batch: Batch, now_ms: int) -> None:
+        ledger = self._ledger
+        if not batch.header.is_control:
+            for record in decode_batch(batch.content):
+                if record.offset >= ledger.frontier:
+                    lane, written = lane_of(record.headers), min(record.timestamp, now_ms)
+                    ledger.admit(record.offset, lane=lane, key=record.key, written_wall_ms=written)
+        ledger.skip_until(batch.last + 1)
 
     def records(self, taken: Taken) -> list[tuple[Record, int]]:
         """Messages that were taken, each with its attempt. Offsets without a message are done on the way."""
@@ -413,7 +427,7 @@ class QueuePartition:
         """After anything that may have changed what comes next."""
         if self.failure is not None:
             return
-        if wakes and self._has_some:
+        if wakes and self._has_some():
             self._wake()
         if self._ledger.doomed_count and self._burying is None:
             self._burying = asyncio.get_running_loop().create_task(self._bury())
@@ -487,15 +501,14 @@ class QueuePartition:
         """Another number whenever there may be more to hand out than there was."""
         return self._wakes + self.partition.high_watermark
 
-    @property
     def _has_some(self) -> bool:
-        return bool(self._ledger.ready) or self._ledger.frontier < self.partition.high_watermark
+        return self._ledger.frontier < self.partition.high_watermark or self._ledger.ready > 0
 
     def _on_partition(self) -> None:
         at = self.partition
         if at.leading is None or at.leader_epoch != self.epoch or at.log.is_closed or at.lets_go:
             self._wake_all()
-        elif self._has_some:
+        elif self._has_some():
             self._wake()
 
     def _wake(self) -> None:
@@ -510,7 +523,7 @@ class QueuePartition:
     def pass_on(self) -> None:
         """To who has waited longest, and not looked since there was last more: so nobody is woken for ever by others
         who, as it does, look and may not have what there is."""
-        while self._takers and self._has_some:
+        while self._takers and self._has_some():
             waiter, looked_at = next(iter(self._takers.items()))
             if looked_at == self._wakes:
                 return

@@ -14,10 +14,10 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from millpond.broker.drivers.partition import Partition
-from millpond.core.delivery.headers import Mentioned, mentioned
+from millpond.core.delivery.headers import NEITHER, Mentioned, mentioned, mentions_none
 from millpond.model.ids import Offset
 from millpond.model.limits import MIB
-from millpond.protocol.records import BatchHeader, Record, decode_batch, parse_header
+from millpond.protocol.records import LENGTH_END, BatchHeader, Record, decode_batch, parse_header
 from millpond.storage.segment import Segment, Slice
 
 LOOKED_AT_BYTES_MAX: Final = MIB
@@ -78,7 +78,8 @@ class QueueReader:
 
     def _keep_ahead(self, first: int, part: Slice) -> list[Batch]:
         # A copy, so that a segment that is deleted meanwhile is not held for those that nobody takes.
-        self._ahead, self._at = list(self._batches(memoryview(bytes(part.data)))), 0
+        data = bytes(part.data)
+        self._ahead, self._at = list(self._batches(memoryview(data), is_plain=mentions_none(data))), 0
         self._ahead_in = self._partition.log.segments.holding(Offset(first))
         self._ahead_first, self._ahead_end = self._ahead[0].first, part.next_offset
         return self._ahead
@@ -95,9 +96,11 @@ class QueueReader:
     def _forget_ahead(self) -> None:
         self._ahead, self._ahead_in, self._ahead_first, self._ahead_end = [], None, 0, 0
 
-    def _batches(self, data: memoryview) -> Iterator[Batch]:
+    def _batches(self, data: memoryview, *, is_plain: bool = False) -> Iterator[Batch]:
+        """`is_plain` where those that are not compressed mention nothing."""
         for content, header in batches_in(data):
-            yield Batch(header.base_offset, header.last_offset, content, header, self._mentioned(content, header))
+            told = NEITHER if is_plain and not header.is_compressed else self._mentioned(content, header)
+            yield Batch(header.base_offset, header.last_offset, content, header, told)
 
     def _mentioned(self, content: memoryview, header: BatchHeader) -> Mentioned:
         found = self._mentions.get(header.base_offset)
@@ -140,6 +143,6 @@ def batches_in(data: memoryview) -> Iterator[tuple[memoryview, BatchHeader]]:
     at, end = 0, len(data)
     while at < end:
         header = parse_header(data, at)
-        following = at + header.size
+        following = at + LENGTH_END + header.length
         yield data[at:following], header
         at = following

@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TypeVar
 
+from msgspec import Struct
+
 from millpond.broker.drivers.partition import Partition
 from millpond.core.metadata.config_keys import INT64_MAX
 from millpond.core.metadata.internal_topics import INTERNAL
@@ -31,7 +33,6 @@ from millpond.model.errors import (
 )
 from millpond.model.ids import NO_EPOCH, NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs
 from millpond.model.ports import Buffer
-from millpond.model.values import dataclass
 from millpond.protocol.records import (
     BatchHeader,
     Record,
@@ -53,8 +54,7 @@ TIMEOUT_MS = 30_000
 Refusal = TypeVar("Refusal", InvalidRecord, InvalidTimestamp)
 
 
-@dataclass(slots=True)
-class Produced:
+class Produced(Struct, frozen=True):
     base_offset: Offset = Offset(-1)
     append_time: TimestampMs = NO_TIMESTAMP
     """Where the topic stamps its own time."""
@@ -62,8 +62,7 @@ class Produced:
     error: MillpondError | None = None
 
 
-@dataclass(slots=True)
-class Pending:
+class Pending(Struct, frozen=True):
     """A batch that is in the log, or why it is not."""
 
     partition: Partition | None = None

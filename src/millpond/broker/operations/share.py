@@ -7,7 +7,9 @@ kept. Driven by the front doors.
 import asyncio
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct
 
 from millpond.broker.drivers.partition import end_wait
 from millpond.broker.drivers.queue_partition import QueuePartition, Taken, Want
@@ -17,7 +19,7 @@ from millpond.core.delivery.sessions import PartitionId
 from millpond.model.errors import CoordinatorUnavailable, MillpondError
 
 
-class Got(NamedTuple):
+class Got(Struct, frozen=True):
     queue: QueuePartition
     taken: Taken
 
@@ -120,9 +122,12 @@ async def _settle(node: Node, group: str, holder: str, at: PartitionId, verdicts
 def _still(queue: QueuePartition, verdicts: Sequence[Verdict]) -> Sequence[Verdict]:
     """What was deleted is nobody's any more; what others have finished is refused."""
     start = queue.partition.log.start_offset
-    if min(verdicts).first >= start:
+    for said in verdicts:
+        if said.first < start:
+            break
+    else:
         return verdicts
-    return [said._replace(first=max(said.first, start)) for said in verdicts if said.last >= start]
+    return [Verdict(max(said.first, start), said.last, said.outcome) for said in verdicts if said.last >= start]
 
 
 # Both at once, without a task
@@ -134,29 +139,22 @@ class Begun:
     def __init__(self) -> None:
         self.settled: dict[PartitionId, MillpondError | None] = {}
         self.results: dict[PartitionId, Result] = {}
-        self._queues: dict[PartitionId, QueuePartition] = {}
+        self.touched: dict[PartitionId, QueuePartition] = {}
+        """Those that have something to keep."""
         self._left = 0
 
     def say(self, at: PartitionId, queue: QueuePartition, said: Sequence[Verdict], *, holder: str) -> None:
         try:
             queue.say(_still(queue, said), holder=holder)
         except MillpondError as error:
-            self.note_said(at, queue, error)
+            self.settled[at] = error
         else:
-            self.note_said(at, queue, None)
-
-    def note_said(self, at: PartitionId, queue: QueuePartition, refusal: MillpondError | None) -> None:
-        self.settled[at] = refusal
-        if refusal is None:
-            self._queues[at] = queue
-
-    def note_taken(self, at: PartitionId, queue: QueuePartition, taken: Taken) -> None:
-        self.results[at] = Got(queue, taken)
-        self._queues[at] = queue
+            self.settled[at] = None
+            self.touched[at] = queue
 
     def wait(self, then: Callable[[object], None]) -> bool:
         """Has `then` called when it is time for `finish`; False where it is time now."""
-        for at, queue in self._queues.items():
+        for at, queue in self.touched.items():
             try:
                 self._left += queue.after_kept(partial(self._kept, at, then))
             except MillpondError as error:
@@ -179,7 +177,7 @@ class Begun:
 
     def finish(self) -> None:
         """A leader that is none any more, or not sure to be, may not answer."""
-        for at, queue in self._queues.items():
+        for at, queue in self.touched.items():
             try:
                 queue.partition.require_leader()
             except MillpondError as error:
@@ -196,9 +194,7 @@ def begin(
 ) -> Begun | None:
     """Settles, and then takes what there is now. None, and nothing is done, where a queue has to be opened first."""
     queues: dict[PartitionId, QueuePartition] = {}
-    for at in (*partitions, *verdicts):
-        if at in queues:
-            continue
+    for at in dict.fromkeys((*partitions, *verdicts)):
         partition = node.find("", at.topic_id, at.partition)
         queue = None if isinstance(partition, MillpondError) else node.queues.open_at(group, partition)
         if queue is None:
@@ -219,9 +215,10 @@ def _exchange(
 ) -> Begun:
     """In the order of partitions, until there is enough; what was said to the others is left to say."""
     begun = Begun()
+    is_met = False
     for at in partitions:
         queue = queues[at]
-        if want.is_met:
+        if is_met:
             queue.pass_on()
             continue
         said = verdicts.get(at)
@@ -230,12 +227,16 @@ def _exchange(
                 taken = queue.take(want)
             else:
                 refusal, taken = queue.exchange(_still(queue, said), want)
-                begun.note_said(at, queue, refusal)
+                begun.settled[at] = refusal
+                if refusal is None:
+                    begun.touched[at] = queue
         except MillpondError as error:
             begun.results[at] = error
             continue
         if taken.deliveries:
-            begun.note_taken(at, queue, taken)
+            begun.results[at] = Got(queue, taken)
+            begun.touched[at] = queue
             if len(partitions) > 1:
                 want = want.without(taken)
+                is_met = want.is_met
     return begun

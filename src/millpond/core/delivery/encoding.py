@@ -36,9 +36,9 @@ def encode(ledger: Ledger, changes: Iterable[Change]) -> bytes:
     texts: dict[str, int] = {}
     runs = bytearray()
     at = 0
-    for first, last, state in changes:
-        _put(runs, _zigzag(first - at), last - first + 1)
-        _put_state(runs, state, texts)
+    for change in changes:
+        first, last = change.first, change.last
+        _put(runs, _zigzag(first - at), last - first + 1, *_told(change.state, texts))
         at = last + 1
     head = bytearray((VERSION,))
     _put(head, ledger.start, ledger.end, ledger.producer_id + 1, ledger.next_sequence, len(texts))
@@ -53,22 +53,19 @@ def encode_whole(ledger: Ledger) -> bytes:
     return encode(ledger, (Change(*run) for run in ledger.open_runs()))
 
 
-def _put_state(out: bytearray, state: State | None, texts: dict[str, int]) -> None:
+def _told(state: State | None, texts: dict[str, int]) -> tuple[int, ...]:
+    """Its kind, and what goes with that."""
     match state:
         case None:
-            out.append(0)
-        case Ready():
-            out.append(1)
-            _put(out, state.attempts)
+            return (0,)
         case Leased():
-            out.append(2)
-            _put(out, state.attempts, state.lock_ms, texts.setdefault(state.holder, len(texts)))
+            return 2, state.attempts, state.lock_ms, texts.setdefault(state.holder, len(texts))
+        case Ready():
+            return 1, state.attempts
         case Waiting():
-            out.append(3)
-            _put(out, state.attempts, state.due_wall_ms)
+            return 3, state.attempts, state.due_wall_ms
         case Doomed():
-            out.append(4)
-            _put(out, state.attempts, _zigzag(state.sequence_shift), texts.setdefault(state.reason, len(texts)))
+            return 4, state.attempts, _zigzag(state.sequence_shift), texts.setdefault(state.reason, len(texts))
 
 
 def _put(out: bytearray, *numbers: int) -> None:

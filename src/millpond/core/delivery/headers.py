@@ -57,6 +57,11 @@ class Mentioned(NamedTuple):
 NEITHER: Final = Mentioned(priority=False, ttl=False)
 
 
+def mentions_none(batches: Buffer) -> bool:
+    """Of those that are not compressed, all at once."""
+    return _MENTIONED.search(batches) is None
+
+
 def mentioned(batch: Buffer, header: BatchHeader) -> Mentioned:
     """Without decoding any record: of most batches that is all there is to know."""
     if header.is_control:

@@ -6,7 +6,9 @@ Pure; part of the ledger.
 """
 
 from bisect import bisect_right
-from typing import Final, NamedTuple
+from typing import Final
+
+from msgspec import Struct
 
 from millpond.core.delivery.runs import Runs
 from millpond.core.delivery.settings import DeliverySettings, Priority
@@ -18,7 +20,7 @@ MARKS_MAX: Final = 10_000
 """With more, every other one is forgotten: ages become rough."""
 
 
-class Offer(NamedTuple):
+class Offer(Struct, frozen=True, gc=False):
     first: int
     last: int
     lane: Lane
@@ -75,15 +77,15 @@ class Lanes:
         """Not taken yet: `take` says that it was."""
         high, normal, low = self._runs
         if not high.size and not low.size:  # as in most queues
-            run = normal.first
-            return None if run is None else Offer(*run, Lane.NORMAL)
+            if not normal.size:
+                return None
+            first, last = normal.first()
+            return Offer(first, last, Lane.NORMAL)
         filled = [lane for lane in LANES if self._runs[lane].size]
         if not filled:
             return None
         lane = self._pick(filled, wall_ms) if len(filled) > 1 else filled[0]
-        run = self._runs[lane].first
-        assert run is not None
-        first, last = run
+        first, last = self._runs[lane].first()
         if self._settings.priority is Priority.WEIGHTED and len(filled) > 1:
             last = min(last, first + max(1, self._credit[lane]) - 1)
         return Offer(first, last, lane)

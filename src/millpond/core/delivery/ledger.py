@@ -11,7 +11,9 @@ Pure: the caller passes `now`, keeps the changes, and buries the doomed. Driven 
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from heapq import heapify, heappop, heappush
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
+
+from msgspec import Struct
 
 from millpond.core.delivery.key_order import Behind, KeyOrder
 from millpond.core.delivery.lanes import Lanes, Offer
@@ -40,7 +42,7 @@ SEQUENCES: Final = 1 << 31
 LEASE_EXPIRED: Final = "the lease ran out"
 
 
-class Change(NamedTuple):
+class Change(Struct, frozen=True, gc=False):
     """These messages are in that state from now on; None: they are done."""
 
     first: int
@@ -48,13 +50,13 @@ class Change(NamedTuple):
     state: State | None
 
 
-class Delivery(NamedTuple):
+class Delivery(Struct, frozen=True, gc=False):
     first: int
     last: int
     attempt: int
 
 
-class Verdict(NamedTuple):
+class Verdict(Struct, frozen=True, gc=False):
     first: int
     last: int
     outcome: Outcome
@@ -81,6 +83,7 @@ class Ledger:
         """Nothing from here on was ever handed out."""
         self.frontier = start
         """As far as messages were let in; not below `end`, except while what was kept is looked at again."""
+        self._trimmed_to = 0
         self._deadlines: list[tuple[int, int, int]] = []
         self._held: dict[str, int] = {}
         """How many messages each consumer has that has any."""
@@ -247,9 +250,12 @@ class Ledger:
     def trim(self, log_start: int) -> None:
         """The log has lost what is before: nobody will have it. Those that are doomed have a number already, and no
         number may be missing: they stay until they are buried."""
-        if log_start <= self.start:
+        if log_start == self._trimmed_to:
             return
+        self._trimmed_to = log_start
         first = self.start
+        if log_start <= first:
+            return
         self.frontier = max(self.frontier, log_start)
         self._lanes.remove(first, log_start - 1)
         doomed = [run for run in self.doomed if run.first < log_start] if self.doomed_count else []
@@ -269,23 +275,23 @@ class Ledger:
 
     def room_for(self, holder: str) -> int:
         """How many more messages this consumer may have."""
-        if self.doomed_count > DOOMED_MAX or (self.leased and len(self._open) > RUNS_MAX):
+        if self.doomed_count > DOOMED_MAX or (self._open.size > RUNS_MAX < len(self._open) and self.leased):
             return 0
-        return max(0, min(self.settings.leased_max - self.leased, self.settings.held_max - self._held.get(holder, 0)))
+        settings = self.settings
+        return max(0, min(settings.leased_max - self.leased, settings.held_max - self._held.get(holder, 0)))
 
     def offer(self, now: Instant) -> Offer | None:
-        """The messages that come next; `acquire` takes them, or the first of them."""
-        self.tick(now)
+        """The messages that come next, as of the last `tick`; `acquire` takes them, or the first of them."""
         return self._lanes.next(wall_ms=now.wall_ms)
 
     def acquire(self, offer: Offer, *, holder: str, lock_ms: int, now: Instant) -> list[Delivery]:
-        first, last, lane = offer
+        first, last, lane = offer.first, offer.last, offer.lane
         self._lanes.take(first, last, lane)
         until_ms = now.monotonic_ms + lock_ms
         deliveries = self._next_deliveries(first, last)
-        for at, until, attempt in deliveries:
-            self._replace(at, until, Leased(attempt, lane, holder, lock_ms, until_ms))
-            self.counts["delivered" if attempt == 1 else "redelivered"] += until - at + 1
+        for each in deliveries:
+            self._replace(each.first, each.last, Leased(each.attempt, lane, holder, lock_ms, until_ms))
+            self.counts["delivered" if each.attempt == 1 else "redelivered"] += each.last - each.first + 1
         return deliveries
 
     def _next_deliveries(self, first: int, last: int) -> list[Delivery]:
@@ -344,21 +350,18 @@ class Ledger:
 
     def held(self, first: int, last: int, *, holder: str) -> list[Run[Leased]]:
         """What the holder has of these messages."""
-        return [
-            Run(at, until, state)
-            for at, until, state in self._open.overlapping(first, last)
-            if isinstance(state, Leased) and state.holder == holder
-        ]
+        runs: list[Run[Any]] = self._open.overlapping(first, last)
+        return [run for run in runs if isinstance(run.value, Leased) and run.value.holder == holder]
 
     def _held_runs(self, verdict: Verdict, holder: str) -> list[Run[Leased]]:
-        first, last, _ = verdict
+        first, last = verdict.first, verdict.last
         found = self.held(first, last, holder=holder)
         missing = last - first + 1
         for at, until, _ in found:
             missing -= until - at + 1
         if missing:
             raise LeaseLost(
-                f"offsets {verdict.first} to {verdict.last} are not, or no longer, leased to who says so: "
+                f"offsets {first} to {last} are not, or no longer, leased to who says so: "
                 "the lease ran out, or they were acknowledged before; what is not done will be delivered again"
             )
         return found
@@ -390,8 +393,10 @@ class Ledger:
         """The dead-letter topic has them."""
         self._set(first, last, None)
 
-    def tick(self, now: Instant) -> None:
-        """Leases run out, and backoffs end."""
+    def tick(self, now: Instant) -> bool:
+        """Leases run out, and backoffs end; whether any may have."""
+        if not self._deadlines or self._deadlines[0][0] > now.monotonic_ms:
+            return False
         while self._deadlines and self._deadlines[0][0] <= now.monotonic_ms:
             _, first, last = heappop(self._deadlines)
             for run in self._open.overlapping(first, last):
@@ -400,6 +405,7 @@ class Ledger:
                     self._give_back(run.first, run.last, state, now, delay_ms=None, reason=LEASE_EXPIRED)
                 elif isinstance(state, Waiting) and state.until_ms <= now.monotonic_ms:
                     self._make_ready(run.first, run.last, state.attempts, state.lane)
+        return True
 
     # From state to state
 
@@ -487,7 +493,7 @@ class Ledger:
     def _note_deadline(self, until_ms: int, first: int, last: int) -> None:
         """Those of leases that were settled stay until their time comes, or until they are most of all."""
         heappush(self._deadlines, (until_ms, first, last))
-        if len(self._deadlines) > DEADLINES_MIN + 2 * len(self._open):
+        if len(self._deadlines) > DEADLINES_MIN and len(self._deadlines) > DEADLINES_MIN + 2 * len(self._open):
             self._deadlines = [
                 (state.until_ms, first, last)
                 for first, last, state in self._open

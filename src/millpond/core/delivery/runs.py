@@ -46,10 +46,9 @@ class Runs(Generic[Value]):
         """The first offset of all."""
         return self._firsts[0] if self._firsts else None
 
-    @property
-    def first(self) -> tuple[int, int] | None:
-        """Where the first run begins and ends."""
-        return (self._firsts[0], self._lasts[0]) if self._firsts else None
+    def first(self) -> tuple[int, int]:
+        """Where the first run begins and ends, of those that there are."""
+        return self._firsts[0], self._lasts[0]
 
     def first_from(self, offset: int) -> int | None:
         """The first offset of all from there on."""

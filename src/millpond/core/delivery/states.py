@@ -9,7 +9,9 @@ their offset. Pure values; a run of equal ones is kept once.
 """
 
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Final
+
+from msgspec import Struct
 
 
 class Lane(IntEnum):
@@ -21,12 +23,12 @@ class Lane(IntEnum):
 LANES: Final = tuple(Lane)
 
 
-class Ready(NamedTuple):
+class Ready(Struct, frozen=True, gc=False):
     attempts: int
     """How often it has been handed out."""
 
 
-class Leased(NamedTuple):
+class Leased(Struct, frozen=True, gc=False):
     attempts: int
     lane: Lane
     holder: str
@@ -35,7 +37,7 @@ class Leased(NamedTuple):
     """By the monotonic clock of this process; a restart gives every lease its whole time again."""
 
 
-class Waiting(NamedTuple):
+class Waiting(Struct, frozen=True, gc=False):
     attempts: int
     lane: Lane
     due_wall_ms: int
@@ -43,7 +45,7 @@ class Waiting(NamedTuple):
     """The same moment by the monotonic clock."""
 
 
-class Doomed(NamedTuple):
+class Doomed(Struct, frozen=True, gc=False):
     attempts: int
     reason: str
     sequence_shift: int
@@ -51,7 +53,6 @@ class Doomed(NamedTuple):
 
 
 State = Ready | Leased | Waiting | Doomed
-"""No two of them have as many fields: so those of different kinds are never equal."""
 
 
 class Outcome(IntEnum):

@@ -127,6 +127,10 @@ class BatchHeader(NamedTuple):
         return Codec(number)
 
     @property
+    def is_compressed(self) -> bool:
+        return self.attributes & CODEC_MASK != 0
+
+    @property
     def is_log_append_time(self) -> bool:
         return self.attributes & LOG_APPEND_TIME != 0
 

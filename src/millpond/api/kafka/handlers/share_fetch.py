@@ -9,6 +9,7 @@ Version notes: 2 may ask for no more than so many records, and may renew leases.
 import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
 from functools import partial
+from operator import attrgetter
 
 from millpond.api.kafka.context import Context
 from millpond.api.kafka.sharing import Said, ask_session, close_session, partition_code, verdicts_of
@@ -44,7 +45,7 @@ def answer(
     if isinstance(session, Trouble):
         return ShareFetchResponse(error_code=session.value)
     if request.topics or request.forgotten_topics_data:
-        update(session, named=said.named, forgotten=_forgotten(request))
+        update(session, named=said.named, forgotten=_forgotten(request) if request.forgotten_topics_data else ())
     group, holder = session.member
     lock_ms = node.queues.config(group).lock_ms
     want = _want(node, request, holder, lock_ms=lock_ms)
@@ -72,7 +73,8 @@ def _want(node: Node, request: ShareFetchRequest, holder: str, *, lock_ms: int) 
 
 def _finish(said: Said, begun: share.Begun, lock_ms: int) -> ShareFetchResponse:
     begun.finish()
-    return _response(begun.settled | said.refused, begun.results, lock_ms=lock_ms)
+    settled = begun.settled | said.refused if said.refused else begun.settled
+    return _response(settled, begun.results, lock_ms=lock_ms)
 
 
 async def _answer(
@@ -127,7 +129,7 @@ def _partition(at: PartitionId, result: share.Result | None, settled: MillpondEr
     elif result is not None:
         part.records = _records(result.taken)
         deliveries = result.taken.deliveries
-        by_offset = sorted(deliveries)
+        by_offset = sorted(deliveries, key=attrgetter("first")) if len(deliveries) > 1 else deliveries
         part.acquired_records = [
             AcquiredRecords(first_offset=each.first, last_offset=each.last, delivery_count=each.attempt)
             for each in by_offset
@@ -139,5 +141,7 @@ def _partition(at: PartitionId, result: share.Result | None, settled: MillpondEr
 
 
 def _records(taken: Taken) -> bytes | memoryview:
-    batches = [taken.batches[base] for base in sorted(taken.batches)]
-    return batches[0] if len(batches) == 1 else b"".join(batches)
+    if len(taken.batches) == 1:
+        (batch,) = taken.batches.values()
+        return batch
+    return b"".join(taken.batches[base] for base in sorted(taken.batches))
