@@ -184,6 +184,23 @@ def test_who_waits_is_woken_when_the_letter_before_the_next_of_its_key_is_sent()
     assert on_a_broker(scenario, millpond__order="key") < WAIT_MS
 
 
+def test_who_waits_is_woken_when_deleted_messages_let_the_next_of_their_keys_through() -> None:
+    async def scenario(machine: Machine, partition: Partition) -> int:
+        for key in (b"a", b"b", b"a", b"b"):
+            await append(machine, partition, key=key)
+        queue = await opened(machine, partition)
+        assert await receive(queue, 4) == [0, 1]
+        waiting = asyncio.get_running_loop().create_task(receive_waiting(machine, partition, "bert"))
+        await asyncio.sleep(1)
+        await partition.log.delete_before(Offset(2))
+        assert await receive(queue, 1, holder="carl") == [2]
+        before = machine.cluster.sim.clock.monotonic_ms()
+        assert await waiting == [3]
+        return machine.cluster.sim.clock.monotonic_ms() - before
+
+    assert on_a_broker(scenario, millpond__order="key") < WAIT_MS
+
+
 def test_who_waits_is_woken_when_others_have_room_again() -> None:
     async def scenario(machine: Machine, partition: Partition) -> int:
         await append(machine, partition)

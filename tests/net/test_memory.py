@@ -64,3 +64,13 @@ def test_one_that_left_is_not_called_again() -> None:
 def test_one_that_can_give_back_by_itself_never_waits() -> None:
     budget = MemoryBudget(100)
     assert not take(budget, Waiter(), 1_000, mid_frame=False)
+
+
+def test_what_came_behind_the_exempt_ones_frame_waits_as_others_do_once_it_is_answered() -> None:
+    budget, first, second = MemoryBudget(10), Waiter(), Waiter()
+    take(budget, first, 20)
+    assert take(budget, second, 20)
+    take(budget, first, 1, mid_frame=False, answering=True)
+    take(budget, first, 1, mid_frame=True, answering=True)
+    take(budget, first, -20, mid_frame=True)
+    assert (first.granted, second.granted) == (1, 1), "else they would wait for each other"

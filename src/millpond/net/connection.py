@@ -67,7 +67,11 @@ class Shared:
     def _answer(self) -> None:
         kept, self.kept = self.kept, []
         for connection, promise in kept:
-            connection.answered(promise)
+            try:
+                connection.answered(promise)
+            except Exception as error:  # a bug of ours, and nothing to the others of this turn
+                connection.abort()
+                self.loop.call_exception_handler({"message": "an answer was not taken well", "exception": error})
 
 
 class Connection(asyncio.BufferedProtocol):

@@ -48,6 +48,8 @@ class MemoryBudget:
         elif exempt:
             if self.exceeded and not mid_frame:
                 self._waiting[holder] = None  # one frame, and no second one
+            if holder in self._waiting and not answering:
+                self._exempt = None  # what came behind that frame waits as others do, and they may be first
         elif is_more and self.exceeded and (mid_frame or answering):
             self._waiting[holder] = None
         if self._waiting:

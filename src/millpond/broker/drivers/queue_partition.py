@@ -192,7 +192,7 @@ class QueuePartition:
     def _take(self, want: Want, now: Instant, *, wakes: bool = False) -> Taken:
         taken = Taken([], {})
         ledger = self._ledger
-        ledger.trim(self.partition.log.start_offset)
+        wakes = ledger.trim(self.partition.log.start_offset) or wakes
         wakes = ledger.tick(now) or wakes
         if self._looks_at_messages and ledger.frontier < self.partition.high_watermark:
             wakes = self._admit() or wakes  # what has come since may go before what waits

@@ -247,15 +247,15 @@ class Ledger:
         first, self.frontier = self.frontier, offset
         self._set(first, offset - 1, None)
 
-    def trim(self, log_start: int) -> None:
+    def trim(self, log_start: int) -> bool:
         """The log has lost what is before: nobody will have it. Those that are doomed have a number already, and no
-        number may be missing: they stay until they are buried."""
+        number may be missing: they stay until they are buried. Whether others may be had for it."""
         if log_start == self._trimmed_to:
-            return
+            return False
         self._trimmed_to = log_start
         first = self.start
         if log_start <= first:
-            return
+            return False
         self.frontier = max(self.frontier, log_start)
         self._lanes.remove(first, log_start - 1)
         doomed = [run for run in self.doomed if run.first < log_start] if self.doomed_count else []
@@ -263,9 +263,12 @@ class Ledger:
             self._lose(first, run.first - 1)
             first = run.last + 1
         self._lose(first, log_start - 1)
-        if self._keys is not None:
-            for following in self._keys.trim(log_start):
-                self._let_through(following)
+        if self._keys is None:
+            return False
+        ready = self.ready
+        for following in self._keys.trim(log_start):
+            self._let_through(following)
+        return self.ready > ready
 
     def _lose(self, first: int, last: int) -> None:
         if first <= last and (last >= self.end or self._open.overlapping(first, last)):
