@@ -27,9 +27,9 @@ TURNS_TO_REFUSE = 4
 """Of the loop, within which a connection that was accepted at the last moment is made, refused and closed."""
 
 Handle = Callable[[memoryview, Connection], Answer | Later | None]
-"""Is given the body of a frame, writable and its own. Gives the pieces of the answer's body, or a coroutine or future
-for them, or None where no answer is to be sent. A future must be the request's alone: it is cancelled when the
-connection ends. Nothing may be raised; what is raised is a bug, and ends the connection."""
+"""Is given the body of a frame, writable and its own. Gives the pieces of the answer's body, or a coroutine, future or
+promise for them, or None where no answer is to be sent. A future must be the request's alone: it is cancelled when the
+connection ends, and a promise abandoned. Nothing may be raised; what is raised is a bug, and ends the connection."""
 
 
 def _nothing(connection: Connection) -> None:
