@@ -188,6 +188,80 @@ async def test_a_message_that_has_outlived_its_time_is_not_delivered(cluster: Si
     await machine.host.run(steps())
 
 
+def lasting(ms: int) -> Headers:
+    return (("millpond-ttl-ms", b"%d" % ms),)
+
+
+@with_brokers(1, configs=FEW)
+async def test_what_nobody_comes_for_is_a_dead_letter_when_its_time_is_over(cluster: SimCluster) -> None:
+    machine = cluster[1]
+
+    async def steps() -> None:
+        node = node_of(machine)
+        await make(node, group={"millpond.expired": "dead-letter"})
+        assert await receive(node) == []
+        await send(node, *messages("short", headers=lasting(1_000)), *messages("plain"))
+        await send(node, *messages("long", headers=lasting(60_000)))
+        await asyncio.sleep(10)
+        queue = await queue_of(node)
+        assert values([(each, 1) for each in letters(node)]) == [b"short"]
+        assert (queue.ledger.counts["expired"], queue.depth(Lane.NORMAL)) == (1, 2)
+        await asyncio.sleep(60)
+        assert values([(each, 1) for each in letters(node)]) == [b"short", b"long"]
+        assert values(await receive(node)) == [b"plain"]
+
+    await machine.host.run(steps())
+
+
+@pytest.mark.parametrize("how", [{}, {"millpond.order": "key"}, {"millpond.priority": "off"}], ids=str)
+def test_what_somebody_has_may_outlive_its_time_and_is_looked_for_again(how: dict[str, str]) -> None:
+    @with_brokers(1, configs=FEW)
+    async def run(cluster: SimCluster) -> None:
+        machine = cluster[1]
+
+        async def steps() -> None:
+            node = node_of(machine)
+            await make(node, group=how)
+            await send(node, *messages("done", "held", "held", headers=lasting(1_000)))
+            assert len(await receive(node)) == 3
+            await say(node, Outcome.ACCEPT, 0)
+            await asyncio.sleep(LOCK_MS / 1000 - 1)
+            queue = await queue_of(node)
+            assert queue.ledger.counts["expired"] == 0
+            await asyncio.sleep(20)
+            assert queue.ledger.counts["expired"] == 2
+            assert queue.ledger.start == 3
+
+        await machine.host.run(steps())
+
+    run(1)
+
+
+@with_brokers(1, configs=FEW)
+async def test_what_has_outlived_its_time_stays_counted_once_across_a_power_cut(cluster: SimCluster) -> None:
+    machine = cluster[1]
+
+    async def before() -> None:
+        node = node_of(machine)
+        await make(node)
+        assert await receive(node) == []
+        await send(node, *messages("gone", headers=lasting(1_000)))
+        await send(node, *messages("late", headers=lasting(120_000)))
+        await asyncio.sleep(10)
+        assert (await queue_of(node)).ledger.start == 1
+
+    async def after() -> None:
+        queue = await queue_of(node_of(machine))
+        assert queue.ledger.start == 1
+        await asyncio.sleep(150)
+        assert (queue.ledger.start, queue.ledger.counts["expired"]) == (2, 1)
+
+    await machine.host.run(before())
+    machine.cut_power()
+    await machine.start()
+    await machine.host.run(after())
+
+
 @with_brokers(1, configs=FEW)
 async def test_messages_of_one_key_come_one_at_a_time_and_others_go_past(cluster: SimCluster) -> None:
     machine = cluster[1]

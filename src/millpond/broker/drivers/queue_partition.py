@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from millpond.broker.drivers.partition import Partition
+from millpond.broker.drivers.queue_expiry import QueueExpiry
 from millpond.broker.drivers.queue_keeper import QueueKeeper, Then
 from millpond.broker.drivers.queue_reader import Batch, QueueReader, parked_runs
 from millpond.broker.drivers.states import StateKey, States
@@ -32,6 +33,8 @@ from millpond.model.ports import Clock, Rng
 from millpond.protocol.records import Record, decode_batch, parse_header
 
 KIND: Final = "share"
+EXPIRY_PIECES_MAX: Final = 64
+"""As much of the log is looked at in one go for messages whose time will end: 4 MiB."""
 PAUSE_SECONDS: Final = 1.0
 """Before the dead-letter topic is tried again."""
 
@@ -130,6 +133,7 @@ class QueuePartition:
         if documents:
             self._ledger = Ledger.restore(self.settings, self._shared.rng, decode(documents), now=self._now())
         self._keeper.ledger = self._ledger
+        self._expiry = QueueExpiry(self.partition, self._ledger, self._shared.clock, ttl_ms_max=self._shared.ttl_ms_max)
         await self.keep(is_new=not documents)
         self.partition.listeners.append(self._on_partition)
         self._go_on()
@@ -432,6 +436,24 @@ class QueuePartition:
         if self._ledger.doomed_count and self._burying is None:
             self._burying = asyncio.get_running_loop().create_task(self._bury())
         self._set_timer()
+
+    async def expire(self) -> None:
+        """What has outlived its time, whether anybody comes for it or not; others have their turn meanwhile."""
+        self._require_open()
+        pieces = EXPIRY_PIECES_MAX
+        while pieces and self._expiry.look_further():
+            pieces -= 1
+            await asyncio.sleep(0)
+            self._require_open()
+        if not self._expiry.is_due:
+            return
+        self._admit()
+        while self._expiry.is_due:
+            self._expiry.expire_next()
+            await asyncio.sleep(0)
+            self._require_open()
+        self._go_on()
+        await self.keep()
 
     def _set_timer(self) -> None:
         """One that rings before it has to is left alone: it is set anew then. Most leases are settled in time."""

@@ -7,6 +7,7 @@ Driven by broker/operations, and by the metadata log through `follow`.
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 
 from millpond.broker.drivers.metadata import MetadataLog
@@ -111,6 +112,12 @@ class Queues:
                     await self.at(key.group, place)
                 except MillpondError:
                     self._attended.pop(place, None)
+
+    async def expire(self) -> None:
+        """Messages that have outlived their time while nobody came for them."""
+        for queue in self:
+            with suppress(MillpondError):  # it is over, or will be tried next time
+                await queue.expire()
 
     def beginning(self, group: str, partition: Partition) -> Offset:
         """Where the group begins that was never here."""

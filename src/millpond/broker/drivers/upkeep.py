@@ -36,6 +36,7 @@ async def keep_up(
         for _ in range(turns):
             await asyncio.sleep(pause_seconds / turns)
             await _do(queues.open_kept(partitions), on_error)
+            await _do(queues.expire(), on_error)
             for partition in [each for each in partitions if each.config.retains_unacknowledged]:
                 await _do(remove_acknowledged(partition, queues), on_error)
         await tend(metadata, partitions, delays, clock, on_error=on_error)

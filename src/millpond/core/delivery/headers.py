@@ -75,7 +75,12 @@ def mentioned(batch: Buffer, header: BatchHeader) -> Mentioned:
     return Mentioned(PRIORITY.encode() in found, TTL_MS.encode() in found) if found else NEITHER
 
 
-def is_expired(record: Record, *, wall_ms: int, ttl_ms_max: int) -> bool:
-    """A life beyond the cap ends there."""
+def expires_ms(record: Record, *, ttl_ms_max: int) -> int | None:
+    """When it is worth nothing any more; a life beyond the cap ends there."""
     span_ms = ttl_ms(record.headers)
-    return span_ms is not None and record.timestamp + min(span_ms, ttl_ms_max) <= wall_ms
+    return None if span_ms is None else record.timestamp + min(span_ms, ttl_ms_max)
+
+
+def is_expired(record: Record, *, wall_ms: int, ttl_ms_max: int) -> bool:
+    end_ms = expires_ms(record, ttl_ms_max=ttl_ms_max)
+    return end_ms is not None and end_ms <= wall_ms

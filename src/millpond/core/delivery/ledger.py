@@ -159,6 +159,14 @@ class Ledger:
         return self._open.size
 
     @property
+    def runs(self) -> int:
+        """How many runs those are."""
+        return len(self._open)
+
+    def is_done(self, offset: int) -> bool:
+        return offset < self.end and self._open.at(offset) is None
+
+    @property
     def next_deadline(self) -> int | None:
         return self._deadlines[0][0] if self._deadlines else None
 
