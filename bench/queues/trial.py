@@ -39,7 +39,7 @@ class Scale:
     """Messages behind a slow one."""
 
 
-FULL = Scale(name="full", rounds=3, seconds=2.0, backlog=10_000_000)
+FULL = Scale(name="full", rounds=5, seconds=2.0, backlog=10_000_000)
 QUICK = Scale(name="quick", rounds=1, seconds=0.3, backlog=1_000_000)
 
 

@@ -142,6 +142,56 @@ async def test_a_leader_that_finds_its_log_damaged_says_so(cluster: SimCluster) 
     cluster.failures.clear()
 
 
+def reads_damage(machine: Machine) -> bool:
+    """What a consumer meets there that begins at the beginning."""
+    assert machine.broker is not None
+    wanted = Wanted(machine.broker.node.find(AT.topic, b"", 0), Offset(0), 1000, LeaderEpoch(-1))
+    [fetched] = machine.host.look(lambda: fetch_now([wanted], bytes_min=0, bytes_max=1000)) or []
+    return isinstance(fetched.error, LogCorrupted)
+
+
+def is_whole(machine: Machine, values: list[bytes]) -> bool:
+    try:
+        return unique(values_on(machine)) == values
+    except LogCorrupted:
+        return False
+
+
+@pytest.mark.parametrize("power_is_cut", [False, True])
+@pytest.mark.parametrize("seed", range(1, 9))
+def test_a_leader_whose_log_is_damaged_gives_way_and_copies_it_anew(seed: int, *, power_is_cut: bool) -> None:
+    async def scenario(sim: Simulation) -> None:
+        cluster = SimCluster(sim, 3)
+        await cluster.start_all()
+        assert await cluster[1].create_topic("orders", replication=3)
+        values = [b"message %d" % number for number in range(10)]
+        for value in values:
+            await send(cluster, value)
+        await until(lambda: isr_of(cluster) == {1, 2, 3})
+        damaged = leader_of(cluster)
+        assert damaged is not None
+        damaged.disk.rot(f"data/{AT}/{0:020d}.log", position=70, bit=1)
+        assert reads_damage(damaged)
+        if power_is_cut:
+            await asyncio.sleep(sim.rng.random() * 2)
+            damaged.cut_power()
+            await damaged.start()
+        else:
+            await until(lambda: leader_of(cluster) not in (None, damaged))
+        for number in range(10, 20):
+            values.append(b"message %d" % number)
+            await send(cluster, values[-1])
+        if not power_is_cut:
+            await until(lambda: isr_of(cluster) == {1, 2, 3} and all(is_whole(each, values) for each in cluster.up))
+        leader = leader_of(cluster)
+        assert leader is not None
+        assert is_whole(leader, values) or leader is damaged
+        cluster.failures.clear()
+        await cluster.stop_all()
+
+    simulate(seed, scenario, virtual_seconds_max=600)
+
+
 @with_three
 async def test_a_leader_that_loses_power_loses_nothing_that_was_acknowledged(cluster: SimCluster) -> None:
     sent = []

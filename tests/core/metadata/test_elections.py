@@ -14,6 +14,7 @@ from millpond.core.metadata.elections import (
     fence_broker,
     hand_over,
     register_broker,
+    step_aside,
     unclean,
 )
 from millpond.core.metadata.image import Image, Partition
@@ -135,6 +136,31 @@ def test_a_leader_that_restarts_leads_again_in_a_new_epoch() -> None:
     assert (partition(image).leader, partition(image).leader_epoch, partition(image).isr) == (1, 1, (1, 2))
     alone = back(three_brokers(1), 1)
     assert partition(alone).leader_epoch == 0, "nobody else could have what it lost"
+
+
+def test_a_leader_whose_log_is_damaged_gives_way_and_counts_for_nothing_until_it_has_copied_it() -> None:
+    image = three_brokers(1, 2, 3)
+    damaged = {(image.topics["t"].topic_id, 0)}
+    image = after(image, step_aside(image, 1, damaged))
+    found = partition(image)
+    assert (found.leader, found.leader_epoch, found.isr, found.elr) == (2, 1, (2, 3), ())
+    assert step_aside(image, 1, damaged) == ()
+    assert step_aside(image, 2, set()) == ()
+
+
+def test_a_follower_whose_log_is_damaged_is_neither_in_sync_nor_eligible() -> None:
+    image = three_brokers(1, 2)
+    damaged = {(image.topics["t"].topic_id, 0)}
+    image = after(image, step_aside(image, 2, damaged))
+    assert (partition(image).leader, partition(image).isr, partition(image).elr) == (1, (1,), ())
+
+
+def test_a_damaged_log_is_the_best_there_is_where_nobody_else_is_in_sync() -> None:
+    image = three_brokers(1, 2)
+    damaged = {(image.topics["t"].topic_id, 0)}
+    image = after(image, fence_broker(image, 2))
+    assert step_aside(image, 1, damaged) == ()
+    assert step_aside(three_brokers(1), 1, damaged) == ()
 
 
 def test_a_broker_that_goes_hands_over_and_nobody_waits_for_it() -> None:

@@ -170,8 +170,11 @@ class Followers:
         asked: list[Partition] = []
         try:
             while mine := self._streams.get(stream):
+                for each in mine:
+                    if each.damaged_in is not None:
+                        await self._copy_anew(each, each.damaged_in)
                 now = loop.time()
-                ready = [each for each in mine if not_before.get(each, 0) <= now and each.log.failure is None]
+                ready = [each for each in mine if not_before.get(each, 0) <= now and _may_follow(each)]
                 pauses = [until for each in mine if (until := not_before.get(each, 0)) > now]
                 if not ready:
                     await self._pause(min(pauses) - now if pauses else PAUSE_SECONDS_MAX)
@@ -305,6 +308,21 @@ class Followers:
             return PARTITION_BYTES_MAX
         return min(PARTITION_BYTES_MAX, self._throttled_bytes_per_second())
 
+    async def _copy_anew(self, partition: Partition, damaged_in: LeaderEpoch) -> None:
+        """What was found damaged while this broker led: once nobody counts on it, in an epoch whose leader never heard
+        of what it had, and so does not take it for more than it has."""
+        facts, epoch = self._image().partition(partition.at), partition.leader_epoch
+        if facts is None or facts.leader_epoch != epoch or epoch <= damaged_in or partition.leading is not None:
+            return
+        if self._node_id in facts.isr or self._node_id in facts.elr:
+            return
+        try:
+            await self._partitions.begin_anew(partition, partition.log.start_offset)
+        except LogClosed:
+            pass  # its topic was deleted
+        except MillpondError as error:
+            self._on_error(error)
+
     # One answer
 
     async def _take(self, asked: Asked, answer: PartitionData) -> bool:
@@ -352,6 +370,10 @@ def _epochs(partitions: Iterable[Partition]) -> frozenset[tuple[Partition, Leade
 def _is_still_followed(asked: Asked) -> bool:
     """Else the log is another leader's, or this broker's own to write."""
     return asked.partition.leader_epoch == asked.leader_epoch and asked.partition.leading is None
+
+
+def _may_follow(partition: Partition) -> bool:
+    return partition.log.failure is None and partition.damaged_in is None
 
 
 def _is_synced(partition: Partition) -> bool:

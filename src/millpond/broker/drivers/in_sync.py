@@ -1,17 +1,20 @@
-"""Who is in sync: asks the controller to take replicas out that fall behind, and to take in those that caught up.
+"""Who is in sync: asks the controller to take replicas out that fall behind, and to take in those that caught up; and
+to take this broker out where its own log was found damaged.
 
 One change for all partitions that want one. What is asked and what is believed meanwhile is decided by
 core/replication/leading.py. Driven by app, which starts and cancels it; looks now and then, and at once when told to.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from contextlib import suppress
 
 from millpond.broker.drivers.metadata import MetadataLog
 from millpond.broker.drivers.partition import Partition
 from millpond.broker.drivers.partitions import PartitionTable
 from millpond.core.metadata.commands import Command
 from millpond.core.metadata.decisions import Decision, Refused
+from millpond.core.metadata.elections import step_aside
 from millpond.core.metadata.image import Image
 from millpond.core.metadata.replicas import IsrAsked, IsrChanged, change_isr
 from millpond.core.replication.leading import IsrChange, IsrOutcome, Leading
@@ -42,11 +45,22 @@ async def keep_in_sync(
                 change = leading.ask_isr(now)
                 if change is not None:
                     wanted.append((partition, leading, change))
-        if wanted:
-            try:
+        damaged = {(each.topic_id, each.at.partition) for each in partitions if each.damaged_in is not None}
+        try:
+            if wanted:
                 await _ask(metadata, wanted)
-            except Exception as error:
-                on_error(error)
+            if damaged:
+                await _step_aside(metadata, damaged)
+        except Exception as error:
+            on_error(error)
+
+
+async def _step_aside(metadata: MetadataLog, damaged: Collection[tuple[bytes, int]]) -> None:
+    """Where others are in sync they lead, and nobody counts on this broker's log until it is copied anew."""
+    broker = metadata.quorum.raft.node_id
+    if step_aside(metadata.image, broker, damaged):
+        with suppress(ControllerUnavailable, StorageError):  # it is asked again soon
+            await metadata.submit(lambda image: step_aside(image, broker, damaged))
 
 
 async def _ask(metadata: MetadataLog, wanted: _Wanted) -> None:

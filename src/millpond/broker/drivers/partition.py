@@ -55,6 +55,7 @@ class Partition:
         "_waiting",
         "at",
         "config",
+        "damaged_in",
         "delays",
         "fetched_bytes",
         "fetched_messages",
@@ -86,7 +87,10 @@ class Partition:
         self.delays: Delaying | None = None
         """Who looks after delayed messages, where this broker leads and the topic has any; see delays.py."""
         self.on_damage: Callable[[LogCorrupted], object] = _tell_nobody
-        """Called by whoever reads what is not as it was written: clients only try again, and nobody would know."""
+        """Is told of what is not as it was written: clients only try again, and nobody would know."""
+        self.damaged_in: LeaderEpoch | None = None
+        """The epoch in which this broker led, and somebody read what is not as it was written. From then on it follows
+        nobody with this log: see in_sync.py and followers.py."""
         self.lets_go = False
         """Nobody waits for messages any more: the broker stops."""
         self.fetched_bytes = self.fetched_messages = 0
@@ -269,13 +273,26 @@ class Partition:
 
     def read(self, start: Offset, *, bytes_max: int) -> Slice:
         """For a consumer."""
-        return self.log.read(start, bytes_max=bytes_max, until=self.high_watermark)
+        return self._read(start, bytes_max=bytes_max, until=self.high_watermark)
+
+    def read_all(self, start: Offset, *, bytes_max: int) -> Slice:
+        """For a follower, who has what consumers may not see yet."""
+        return self._read(start, bytes_max=bytes_max, until=None)
+
+    def _read(self, start: Offset, *, bytes_max: int, until: Offset | None) -> Slice:
+        try:
+            return self.log.read(start, bytes_max=bytes_max, until=until)
+        except LogCorrupted as error:
+            self.damaged_in = self.leader_epoch
+            self.on_damage(error)
+            raise
 
     # Following
 
     def begin_anew(self, log: Log) -> None:
         """With another log in the place of its own, which is closed."""
         self.log = log
+        self.damaged_in = None
         self.high_watermark = log.start_offset
         log.on_durable = self._note_kept
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from millpond.broker.drivers.follower_waits import Question
 from millpond.broker.drivers.partition import Partition, end_wait
 from millpond.core.replication.following import DivergingEpoch, diverging
-from millpond.model.errors import LogCorrupted, MillpondError
+from millpond.model.errors import MillpondError
 from millpond.model.ids import LeaderEpoch, Offset
 from millpond.model.values import dataclass
 
@@ -138,8 +138,6 @@ def _read(wanted: Wanted, bytes_left: int, *, is_first: bool) -> Fetched:
         has_more = len(data) > 0 and next_offset < high_watermark
         return Fetched(data, high_watermark, log.start_offset, None, has_more, None, next_offset)
     except MillpondError as error:
-        if isinstance(error, LogCorrupted):
-            partition.on_damage(error)
         return Fetched(NOTHING, partition.high_watermark, log.start_offset, error)
 
 
@@ -155,7 +153,7 @@ def _read_for(follower: Follower, partition: Partition, wanted: Wanted, bytes_le
     if parting is not None:
         return Fetched(NOTHING, partition.high_watermark, log.start_offset, diverging=parting)
     room = min(wanted.bytes_max, bytes_left)
-    data, next_offset = log.read(wanted.offset, bytes_max=room) if room > 0 else (NOTHING, wanted.offset)
+    data, next_offset = partition.read_all(wanted.offset, bytes_max=room) if room > 0 else (NOTHING, wanted.offset)
     partition.follower_fetched(
         follower.broker, broker_epoch=follower.broker_epoch, offset=wanted.offset, now_ms=follower.now_ms
     )

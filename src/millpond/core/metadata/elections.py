@@ -116,6 +116,18 @@ def hand_over(image: Image, broker: int) -> tuple[Command, ...]:
     return (*begun, *(command for command in left if command is not None))
 
 
+def step_aside(image: Image, broker: int, damaged: Collection[tuple[bytes, int]]) -> tuple[Command, ...]:
+    """Of partitions, by topic id and number, whose log is not as it was written: as if its disk were lost, wherever
+    others are in sync. Elsewhere a damaged log is the best there is."""
+    changes = (
+        _without(image, topic, number, broker, lost=True)
+        for topic, number, partition in partitions_of(image)
+        if (topic.topic_id, number) in damaged
+        and any(other != broker and image.is_staying(other) for other in partition.isr)
+    )
+    return tuple(command for command in changes if command is not None)
+
+
 def elect_leaderless(image: Image) -> tuple[Command, ...]:
     """Whatever has no leader and could have one, as after a change of settings."""
     changes = (
