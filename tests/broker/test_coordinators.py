@@ -7,6 +7,7 @@ from itertools import count
 from millpond.api.kafka.handlers import find_coordinator
 from millpond.app.broker import Broker
 from millpond.broker.drivers.groups import JUST_GONE_MS
+from millpond.core.groups.classic_events import JoinGroup, JoinResult
 from millpond.core.groups.errors import GroupError
 from millpond.core.groups.offsets import FetchedOffsets, FetchOffsets
 from millpond.core.groups.share_events import ShareHeartbeat, ShareHeartbeatResult
@@ -87,6 +88,34 @@ async def test_so_is_who_asks_one_that_has_just_handed_over(cluster: SimCluster)
     assert (await fetch(machine, group)).error is GroupError.COORDINATOR_LOAD_IN_PROGRESS
     await asyncio.sleep(JUST_GONE_MS / 1000)
     assert (await fetch(machine, group)).error is GroupError.NOT_COORDINATOR
+
+
+@with_brokers(1, configs={"offsets.topic.num.partitions": "1", "group.initial.rebalance.delay.ms": "0"})
+async def test_who_waits_for_other_members_is_told_at_once_that_the_broker_stops(cluster: SimCluster) -> None:
+    machine = cluster[1]
+
+    async def join(member: str = "") -> JoinResult:
+        answer: JoinResult = await broker_of(machine).node.groups.ask(
+            "readers",
+            lambda token: JoinGroup(
+                token=token, member_id=member, protocols=(("range", b""),), requires_known_member_id=False
+            ),
+        )
+        return answer
+
+    async def steps() -> None:
+        groups = broker_of(machine).node.groups
+        await groups.make_place()
+        await until(lambda: groups.has_place)
+        assert (await join()).error is GroupError.NONE
+        waiting = asyncio.get_running_loop().create_task(join())  # for the first one, who does not come again
+        await asyncio.sleep(1)
+        assert not waiting.done()
+        groups.let_go()
+        await asyncio.wait([waiting], timeout=0.001)
+        assert waiting.result().error is GroupError.NOT_COORDINATOR
+
+    await machine.host.run(steps())
 
 
 async def beat(cluster: SimCluster, group: str, member: str, epoch: int) -> ShareHeartbeatResult:

@@ -172,6 +172,7 @@ class Broker:
         if self._parts.cluster is not None:
             self._parts.life.retire()
         self.node.partitions.let_go()
+        self.node.groups.let_go()
         await self._server.stop(grace_seconds)
         for task in self._tasks:
             task.cancel()

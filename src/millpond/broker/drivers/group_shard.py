@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from millpond.broker.drivers.partition import Partition
-from millpond.core.groups.classic_events import Tick
+from millpond.core.groups.classic_events import JoinGroup, SyncGroup, Tick
 from millpond.core.groups.consumer_events import Topic, TopicsChanged
 from millpond.core.groups.effects import Effect, Noted, Persist, Reply, Token
 from millpond.core.groups.errors import GroupError
@@ -220,6 +220,13 @@ class GroupShard:
         self.is_ahead = True
         self._outbox.clear()
         self._refuse_all(GroupError.COORDINATOR_NOT_AVAILABLE)
+
+    def let_go(self) -> None:
+        """The broker stops: nobody waits for other members any more. Everything else is answered as ever."""
+        for token, (request, answer) in list(self._waiting.items()):
+            if isinstance(request, JoinGroup | SyncGroup) and not answer.done():
+                del self._waiting[token]
+                answer.set_result(refusal_for_now(request, GroupError.NOT_COORDINATOR).result)
 
     def _refuse_all(self, error: GroupError) -> None:
         waiting, self._waiting = self._waiting, {}

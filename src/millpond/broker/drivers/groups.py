@@ -95,6 +95,11 @@ class GroupCoordinator:
         """Something was not kept; the next request has the machines made anew."""
         return any(shard.is_ahead for shard in self._shards.values())
 
+    def let_go(self) -> None:
+        """The broker stops: nobody waits for other members any more."""
+        for shard in self._shards.values():
+            shard.let_go()
+
     async def close(self) -> None:
         for shard in self._shards.values():
             shard.close()
