@@ -188,6 +188,67 @@ async def test_a_message_that_has_outlived_its_time_is_not_delivered(cluster: Si
     await machine.host.run(steps())
 
 
+@with_brokers(1, configs=FEW)
+async def test_a_letter_that_its_topic_refuses_for_now_comes_when_it_may_and_so_do_those_behind_it(
+    cluster: SimCluster,
+) -> None:
+    machine = cluster[1]
+
+    async def steps() -> None:
+        node = node_of(machine)
+        await make(node, group={"share.delivery.count.limit": "1"})
+        small = NewTopic(name=f"{TOPIC}.dlq", partitions=1, configs=(("max.message.bytes", "500"),))
+        await node.metadata.decide(lambda image: create_topics(image, [small], static=node.static, rng=node.rng))
+        await send(node, *messages("large" * 400, "small"))
+        assert len(await receive(node)) == 2
+        await say(node, Outcome.RELEASE, 0, 1)
+        await asyncio.sleep(10)
+        assert letters(node) == [], "they have their numbers, and none may be missing"
+        items = (ConfigItem("max.message.bytes", "5000"),)
+        request = AlterConfigs(target=f"{TOPIC}.dlq", items=items)
+        await node.metadata.decide(lambda image: alter_configs(image, [request], static=node.static))
+        await until(lambda: len(letters(node)) == 2)
+        assert values([(each, 1) for each in letters(node)]) == [b"large" * 400, b"small"]
+        assert (await queue_of(node)).ledger.doomed_count == 0
+        machine_failures = [str(each) for each in cluster.failures]
+        assert all("500" in each for each in machine_failures), machine_failures
+        cluster.failures.clear()
+
+    await machine.host.run(steps())
+
+
+@with_brokers(1, configs=FEW)
+async def test_a_topic_that_would_be_its_own_graveyard_has_the_usual_one(cluster: SimCluster) -> None:
+    machine = cluster[1]
+
+    async def steps() -> None:
+        node = node_of(machine)
+        await make(node, group={"share.delivery.count.limit": "1", "millpond.dead.letter.topic": TOPIC})
+        await send(node, *messages("poison"))
+        await receive(node)
+        await say(node, Outcome.RELEASE, 0)
+        await until(lambda: len(letters(node)) == 1)
+
+    await machine.host.run(steps())
+
+
+@with_brokers(1, configs=FEW)
+async def test_what_waits_to_be_tried_again_may_outlive_its_time(cluster: SimCluster) -> None:
+    machine = cluster[1]
+
+    async def steps() -> None:
+        node = node_of(machine)
+        backoff = {"millpond.retry.backoff.ms": "600000", "millpond.retry.backoff.max.ms": "600000"}
+        await make(node, group={"millpond.expired": "dead-letter", **backoff})
+        await send(node, *messages("late", headers=lasting(1_000)))
+        await receive(node)
+        await say(node, Outcome.RELEASE, 0)
+        await until(lambda: len(letters(node)) == 1, seconds=15)
+        assert (await queue_of(node)).ledger.counts["expired"] == 1
+
+    await machine.host.run(steps())
+
+
 def lasting(ms: int) -> Headers:
     return (("millpond-ttl-ms", b"%d" % ms),)
 

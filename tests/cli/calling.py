@@ -46,7 +46,7 @@ class Command:
 
     def ok(self, *arguments: str, stdin: bytes | None = None) -> str:
         code, out, err = self(*arguments, stdin=stdin)
-        assert (code, err) == (0, "")
+        assert (code, err) == (0, ""), err
         return out
 
     def document(self, *arguments: str) -> Any:  # noqa: ANN401

@@ -55,6 +55,18 @@ def test_lines_become_messages_and_a_table_shows_them(millpond: Command, tmp_pat
     assert millpond.document("queue", "stats", "lines", "-g", "g")["in_flight"] == 0
 
 
+def test_bytes_that_are_no_text_pass_and_none_reach_the_terminal(millpond: Command, tmp_path: Path) -> None:
+    file = tmp_path / "bytes"
+    file.write_bytes(b"\xff\x00\n")
+    millpond.ok("queue", "send", "bytes", "--file", str(file))
+    millpond.ok("queue", "send", "bytes", stdin=b"caf\xe9\n\x1b[2Jgone\n")
+    taken = millpond.ok("queue", "receive", "bytes", "-g", "g", "--max", "10", "-o", "json")
+    found = [each.get("value_base64") or each["value"] for each in json.loads(taken)["messages"]]
+    assert found == ["/wA=", "Y2Fm6Q==", "\x1b[2Jgone"]
+    rows = read_table(millpond.ok("queue", "receive", "bytes", "-g", "other", "--max", "10", "--ack"))
+    assert [row["value"] for row in rows] == ["/wA=", "Y2Fm6Q==", "\\x1b[2Jgone"]
+
+
 def test_what_is_given_back_dies_in_the_end_and_is_redriven(millpond: Command, broker: InProcessBroker) -> None:
     configure_group(broker, "short", {"share.delivery.count.limit": "1"})
     millpond.ok("queue", "send", "bad", "--value", "x", "--value", "y")

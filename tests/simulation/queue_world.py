@@ -14,8 +14,9 @@ from typing import Any
 from unittest.mock import patch
 
 from millpond.app import parts as app_parts
-from millpond.broker.operations.dead_letters import PREFIX, SUFFIX
+from millpond.broker.operations.dead_letters import PREFIX
 from millpond.core.delivery.states import Outcome as Verdict
+from millpond.core.metadata.group_configs import graveyard_of
 from millpond.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from millpond.protocol.records import Record, decode_batch, iter_batches
 from millpond.testing.simulation import Simulation
@@ -178,7 +179,7 @@ class QueueWorld(replicated_world.World):
     async def read_letters(self, wire: ClusterClient) -> tuple[Letter, ...]:
         letters = []
         for partition in range(PARTITIONS):
-            for record in await self.read_records(wire, TOPIC + SUFFIX, partition):
+            for record in await self.read_records(wire, graveyard_of(TOPIC), partition):
                 told = {name.removeprefix(PREFIX): (value or b"").decode() for name, value in record.headers}
                 place = int(told["partition"]), int(told["offset"])
                 letters.append(Letter(place, record.value, int(told["attempts"]), told["error"]))

@@ -6,8 +6,10 @@ millpond queue receive jobs --group kitchen --wait 20s
 
 import json
 import sys
+from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import TextIOWrapper
 from typing import Annotated, Any, Final
 
 import typer
@@ -25,6 +27,8 @@ queue = typer.Typer(
 
 DOOR: Final = "127.0.0.1:8080"
 DOOR_VARIABLE: Final = "MILLPOND_DOOR"
+BINARY: Final = "application/vnd.millpond.binary+json"
+"""Messages in base64: a line need be no text."""
 PORTION: Final = 1_000
 """Messages, or receipts, that go at a time."""
 
@@ -77,9 +81,10 @@ def send(
     if file is not None and values:
         raise InvalidSetting("--file and messages were both given; leave one of them out")
     asked: dict[str, object] = {  # null is the same as left out
-        "key": key,
+        "key": None if key is None else _base64(key),
         "headers": [
-            {"name": name, "value": text} for name, text in pairs("--header", headers, example="--header waiter=Ada")
+            {"name": name, "value": _base64(text)}
+            for name, text in pairs("--header", headers, example="--header waiter=Ada")
         ],
         "delay_ms": None if delay is None else parse_span("--delay", delay),
         "deliver_at": at if at is None or not at.isdigit() else int(at),
@@ -89,7 +94,7 @@ def send(
     sent: list[dict[str, Any]] = []
     with _door(http, topic, timeout) as door, _lines(values, file) as portions:
         for portion in portions:
-            sent += door.post("messages", [{"value": each, **asked} for each in portion])
+            sent += door.post("messages", [{"value": _base64(each), **asked} for each in portion], form=BINARY)
     document = {"topic": topic, "messages": len(sent), "message_ids": [each["message_id"] for each in sent]}
     shown = sent[0]["message_id"] if len(sent) == 1 else f"{len(sent)} messages to {topic}"
     show(document, output, shown)
@@ -122,7 +127,7 @@ def receive(
         wish["visibility_ms"] = parse_span("--visibility", visibility)
     with _door(http, topic, timeout) as door:
         messages = door.post("receive", wish, wait_seconds=wait_ms / 1000)["messages"]
-        rows = [{**each, "value": each.get("value", each.get("value_base64"))} for each in messages]
+        rows = [{**each, **{name: _text(each, name) for name in ("key", "value")}} for each in messages]
         columns = ("message_id", "attempt", "key", "value") + (() if is_acked else ("receipt",))
         show({"messages": messages}, output, Section(rows, columns) if rows else "there are no messages now")
         if is_acked and messages:
@@ -298,6 +303,17 @@ def _receipts_in(text: str) -> list[str]:
         ) from None
 
 
+def _text(message: dict[str, Any], name: str) -> str | None:
+    """In base64 where it is no UTF-8."""
+    text: str | None = message.get(name)
+    return message.get(f"{name}_base64") if text is None else text
+
+
+def _base64(text: str) -> str:
+    """Bytes that are no UTF-8 came in as half a character each."""
+    return b64encode(text.encode(errors="surrogateescape")).decode()
+
+
 @contextmanager
 def _lines(values: list[str] | None, file: str | None) -> Iterator[Iterator[list[str]]]:
     """Portions of what is to be sent; of a terminal line by line."""
@@ -305,10 +321,12 @@ def _lines(values: list[str] | None, file: str | None) -> Iterator[Iterator[list
         yield iter([values])
         return
     if file is None:
+        if isinstance(sys.stdin, TextIOWrapper):
+            sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")
         yield _portions(sys.stdin, 1 if sys.stdin.isatty() else PORTION, lambda _: None)
         return
     try:
-        opened = open(file, encoding="utf-8", errors="strict")  # noqa: SIM115
+        opened = open(file, encoding="utf-8", errors="surrogateescape")  # noqa: SIM115
     except OSError as error:
         raise InvalidSetting(
             f"--file is {file!r}, which cannot be read ({error.strerror}); name a file that is there"

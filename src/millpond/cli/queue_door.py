@@ -26,6 +26,8 @@ from millpond.model.errors import (
     UnknownTopicOrPartition,
 )
 
+JSON: Final = "application/json"
+
 _BY_STATUS: Final[dict[int, type[MillpondError]]] = {
     400: InvalidRequest,
     404: UnknownTopicOrPartition,
@@ -43,18 +45,18 @@ class QueueDoor:
         self._seconds_max = seconds_max
         self._connection: HTTPConnection | None = None
 
-    def post(self, what: str, body: object, *, wait_seconds: float = 0.0) -> Any:  # noqa: ANN401
-        """`wait_seconds` is how long the broker may wait before it answers."""
-        return self._ask("POST", what, json.dumps(body).encode(), wait_seconds)
+    def post(self, what: str, body: object, *, wait_seconds: float = 0.0, form: str = JSON) -> Any:  # noqa: ANN401
+        """`wait_seconds` is how long the broker may wait before it answers; `form`, how messages stand in the body."""
+        return self._ask("POST", what, json.dumps(body).encode(), wait_seconds, form)
 
     def get(self, what: str, **query: str | int) -> Any:  # noqa: ANN401
         return self._ask("GET", f"{what}?{urlencode(query)}", None, 0.0)
 
-    def _ask(self, method: str, what: str, body: bytes | None, wait_seconds: float) -> Any:  # noqa: ANN401
+    def _ask(self, method: str, what: str, body: bytes | None, wait_seconds: float, form: str = JSON) -> Any:  # noqa: ANN401
         connection = self._connected()
         connection.timeout = self._seconds_max + wait_seconds
         connection.sock.settimeout(connection.timeout)
-        headers = {"content-type": "application/json"} if body is not None else {}
+        headers = {"content-type": form} if body is not None else {}
         try:
             connection.request(method, f"{self._path}/{what}", body, headers)
             answer = connection.getresponse()

@@ -5,6 +5,7 @@ and borders as wide as the screen only on a terminal; in a pipe lines are as lon
 Driven by every command that shows something.
 """
 
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -15,6 +16,9 @@ from millpond.model.values import dataclass
 
 PIPE_COLUMNS: Final = 10_000
 STYLES: Final = {"ok": "green", "warn": "yellow", "fail": "bold red", "live": "green", "fenced": "bold red"}
+
+_CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""What a message may not say to the terminal of whoever looks at it."""
 
 Row = Mapping[str, object]
 
@@ -67,7 +71,7 @@ def cell(value: object) -> str:
         case list() | tuple():
             return ", ".join(map(cell, value)) or "none"
         case _:
-            return str(value)
+            return _CONTROLS.sub(lambda found: repr(found[0])[1:-1], str(value))
 
 
 def _table(section: Section) -> str:

@@ -400,6 +400,13 @@ def test_dead_letters_come_in_pages_and_by_group(queue: Queue) -> None:
     assert queue.door.done("POST", f"{queue.path}/redrive", {"group": queue.group}) == {"redriven": 2}
 
 
+def test_a_receipt_that_is_given_twice_counts_once(queue: Queue) -> None:
+    queue.send("a", "b")
+    first, second = queue.receive(max=2)
+    assert queue.say("nack", first, first, first).json == {"settled": 1}
+    assert queue.say("ack", second, second).json == {"settled": 1}
+
+
 def test_many_are_settled_at_once_whoever_received_them(queue: Queue) -> None:
     queue.send(*map(str, range(300)))
     got = [message for _ in range(30) for message in queue.receive(max=10)]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from millpond.core.groups.assignors import Ask, Assignment
 from millpond.core.groups.records import TopicIdPartition
-from millpond.core.groups.share_assignor import assign_shared
+from millpond.core.groups.share_assignor import READERS_MIN, assign_shared
 
 TOPICS = [bytes([letter]) * 16 for letter in b"abcd"]
 SIZES = st.dictionaries(st.sampled_from(TOPICS), st.integers(1, 9), max_size=4)
@@ -52,7 +52,8 @@ def test_members_that_want_the_same_get_as_much_and_partitions_as_many_readers(
     assert max(counts) - min(counts) <= 1
     partitions = ask.partitions()
     if partitions:
-        assert set(readers(assignment).values()) == {-(-len(subscriptions) // len(partitions))}
+        members = len(subscriptions)
+        assert set(readers(assignment).values()) == {max(-(-members // len(partitions)), min(members, READERS_MIN))}
 
 
 @given(sizes=SIZES, subscriptions=ALIKE, current=ANYTHING)

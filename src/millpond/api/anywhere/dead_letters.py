@@ -20,11 +20,11 @@ from millpond.broker.drivers.queue_links import Saying
 from millpond.broker.drivers.queue_partition import Want
 from millpond.broker.node import Node
 from millpond.broker.operations import queues
-from millpond.broker.operations.dead_letters import LETTER_TTL, PREFIX, graveyard_of
+from millpond.broker.operations.dead_letters import LETTER_TTL, PREFIX
 from millpond.core.delivery.delay_headers import ASKING, TOLD
 from millpond.core.delivery.headers import TTL_MS, find
 from millpond.core.delivery.states import Outcome
-from millpond.core.metadata.group_configs import REDRIVES
+from millpond.core.metadata.group_configs import REDRIVES, graveyard_of
 from millpond.core.metadata.image import Topic
 from millpond.model.ids import TimestampMs, TopicPartition
 from millpond.protocol.records import NewRecord, Record
@@ -110,8 +110,7 @@ def _redrives(group: str, topic: Topic) -> str:
 
 
 def _graveyard(node: Node, topic: str, group: str | None) -> str:
-    named = None if group is None else node.queues.config(group).dead_letter_topic
-    return named or graveyard_of(topic)
+    return graveyard_of(topic, None if group is None else node.queues.config(group))
 
 
 def _place(cursor: str | None) -> tuple[int, int]:

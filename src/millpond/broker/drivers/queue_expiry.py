@@ -29,7 +29,7 @@ BATCHES_MAX: Final = 10_000
 RUNS_MAX: Final = 10_000
 """A ledger with more runs is left alone: each message that expires between others may make one more."""
 AGAIN_MS: Final = 10_000
-"""A message that somebody has, or that waits for something, is looked at again after so long."""
+"""A message that somebody has, or that is behind another of its key, is looked at again after so long."""
 
 
 class QueueExpiry:
@@ -74,7 +74,7 @@ class QueueExpiry:
                 continue
             if end_ms > wall_ms:
                 left.append(end_ms)
-            elif ledger.ready_within(record.offset, record.offset):
+            elif ledger.may_expire(record.offset):
                 ledger.expire(record.offset)
             else:
                 left.append(wall_ms + AGAIN_MS)

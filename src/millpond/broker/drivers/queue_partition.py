@@ -238,7 +238,9 @@ class QueuePartition:
             if batch.header.is_control or batch.header.record_count == 0:
                 ledger.skip(first, last)
                 continue
-            room = last - first + 1 if want.whole_batches else count_left - count
+            room = count_left - count
+            if want.whole_batches and last - first >= room:
+                room = min(last - first + 1, ledger.room_for(want.holder))
             if batch.mentioned.ttl or batch.header.record_count <= batch.header.last_offset_delta:
                 runs = self._runs_there(batch, first, last, room)
             else:

@@ -16,14 +16,12 @@ from millpond.broker.drivers.queue_partition import KIND, QueuePartition, Surrou
 from millpond.core.delivery.encoding import first_unfinished
 from millpond.core.delivery.settings import DeliverySettings
 from millpond.core.metadata.broker_configs import layers, whole
-from millpond.core.metadata.group_configs import Expired, GroupConfig, Order, StartAt, group_config
+from millpond.core.metadata.group_configs import Expired, GroupConfig, Order, StartAt, group_config, has_graveyard
 from millpond.core.metadata.image import Image
 from millpond.model.errors import CoordinatorUnavailable, MillpondError, NotLeader
 from millpond.model.ids import Offset, TimestampMs
 
 CONFIGS_MAX = 10_000
-GRAVEYARD = ".dlq"
-"""A topic of dead letters has none of its own, unless it is named: what nobody can use there stays where it is."""
 
 
 class Queues:
@@ -179,9 +177,7 @@ def delivery_settings(config: GroupConfig, topic: str) -> DeliverySettings:
         backoff_ms=config.retry_backoff_ms,
         backoff_ms_max=config.retry_backoff_ms_max,
         jitter=config.retry_jitter,
-        has_dead_letters=config.dead_letter
-        and (config.dead_letter_topic is not None or not topic.endswith(GRAVEYARD))
-        and config.dead_letter_topic != topic,
+        has_dead_letters=has_graveyard(topic, config),
         buries_expired=config.expired is Expired.DEAD_LETTER,
         is_ordered_by_key=config.order is Order.KEY,
         priority=config.priority,

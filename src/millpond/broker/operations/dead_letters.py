@@ -14,7 +14,7 @@ from millpond.broker.drivers.metadata import MetadataLog
 from millpond.broker.drivers.partition import Partition
 from millpond.broker.drivers.partitions import PartitionTable
 from millpond.broker.drivers.producer_ids import ProducerIds
-from millpond.broker.operations.produce import begin, finish, time_is_up
+from millpond.broker.operations.produce import Pending, begin, finish, time_is_up
 from millpond.core.delivery.delay_headers import ASKING
 from millpond.core.delivery.headers import TTL_MS
 from millpond.core.delivery.runs import Run
@@ -22,7 +22,7 @@ from millpond.core.delivery.states import Doomed
 from millpond.core.metadata.broker_configs import layers
 from millpond.core.metadata.controller import NewTopic, create_topics
 from millpond.core.metadata.decisions import Refused
-from millpond.core.metadata.group_configs import group_config
+from millpond.core.metadata.group_configs import graveyard_of, group_config
 from millpond.core.metadata.image import Topic
 from millpond.model.errors import (
     DuplicateSequence,
@@ -33,12 +33,11 @@ from millpond.model.errors import (
     TopicAlreadyExists,
 )
 from millpond.model.ids import Offset, ProducerEpoch, ProducerId, Sequence, TimestampMs
-from millpond.model.limits import KIB, MIB, TOPIC_NAME_CHARS_MAX
+from millpond.model.limits import KIB, MIB
 from millpond.model.ports import Clock, Rng
 from millpond.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from millpond.protocol.records import NewRecord, Record, decode_batch, encode_batch, iter_batches
 
-SUFFIX: Final = ".dlq"
 AT_A_TIME: Final = 100
 TIMEOUT_MS: Final = 5_000
 HEADER_BYTES_MAX: Final = 64 * KIB
@@ -148,8 +147,7 @@ class DeadLetterTopics:
 
     def name(self, group: str, topic: str) -> str:
         image = self._metadata.image
-        config = group_config(image, layers(image, self._static).merged(), group)
-        return config.dead_letter_topic or graveyard_of(topic)
+        return graveyard_of(topic, group_config(image, layers(image, self._static).merged(), group))
 
     # Sending
 
@@ -157,14 +155,23 @@ class DeadLetterTopics:
         leader = topic.partitions[number].leader
         here = self._partitions.named(topic.name, number)
         if here is not None and here.is_led_here:
-            now_ms = self._clock.wall_ms()
-            pending = [begin(here, bytearray(batch), now_ms=now_ms, acks_all=True) for batch in batches]
+            pending = self._begun_here(here, batches)
             for produced in await finish(pending, until=time_is_up(TIMEOUT_MS)):
                 if produced.error is not None and not isinstance(produced.error, DuplicateSequence):
                     raise produced.error
             return
         for batch in batches:
             await self._forward(leader, topic, number, batch)
+
+    def _begun_here(self, here: Partition, batches: list[bytes]) -> list[Pending]:
+        """Up to the first that is refused: a topic that never heard of the producer would take the number of the next
+        one for the first of all, and refuse this one for ever."""
+        begun = []
+        for batch in batches:
+            begun.append(begin(here, bytearray(batch), now_ms=self._clock.wall_ms(), acks_all=True))
+            if begun[-1].error is not None and not isinstance(begun[-1].error, DuplicateSequence):
+                break
+        return begun
 
     async def _forward(self, leader: int, topic: Topic, number: int, batch: bytes) -> None:
         data = TopicProduceData(
@@ -179,11 +186,6 @@ class DeadLetterTopics:
         )
         if codes not in ([0], [DUPLICATE]):
             raise NotLeader(f"{topic.name}-{number} did not take a letter: {codes or 'no answer'}")
-
-
-def graveyard_of(topic: str) -> str:
-    """Where no group names another. A name that would be too long loses its end; letters say whose they are."""
-    return topic[: TOPIC_NAME_CHARS_MAX - len(SUFFIX)] + SUFFIX
 
 
 def _own(record: Record | None) -> Iterator[tuple[str, bytes | None]]:

@@ -14,6 +14,7 @@ from millpond.core.delivery.encoding import encode_whole, first_unfinished
 from millpond.core.delivery.ledger import Ledger
 from millpond.core.delivery.settings import DeliverySettings
 from millpond.core.groups.descriptions import ShareDescription
+from millpond.core.metadata.config_keys import INT64_MAX
 from millpond.core.metadata.image import Topic
 from millpond.model.errors import (
     FencedState,
@@ -21,6 +22,7 @@ from millpond.model.errors import (
     GroupNotFound,
     MillpondError,
     NotLeader,
+    OffsetOutOfRange,
     UnknownTopicOrPartition,
 )
 
@@ -65,9 +67,13 @@ async def move(node: Node, group: str, topic: str, partition: int, start: int) -
     known = node.image.topics.get(topic)
     if known is None or not 0 <= partition < len(known.partitions):
         raise UnknownTopicOrPartition(f"there is no partition {partition} of {topic[:80]!r}")
+    led = node.partitions.named(topic, partition)
+    end = led.high_watermark if led is not None and led.is_led_here else INT64_MAX
+    if not 0 <= start <= end:
+        raise OffsetOutOfRange(f"{start} is no offset of {topic}-{partition}; allowed are 0 to {end}, where it ends")
     key = StateKey(KIND, group, known.topic_id, partition)
     epoch = known.partitions[partition].leader_epoch
-    document = encode_whole(Ledger(DeliverySettings(), node.rng, start=max(0, start)))
+    document = encode_whole(Ledger(DeliverySettings(), node.rng, start=start))
     try:
         await node.states.load(key, epoch)
         await node.states.keep(key, epoch, document, whole=True)

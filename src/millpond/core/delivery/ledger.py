@@ -163,6 +163,12 @@ class Ledger:
         """How many runs those are."""
         return len(self._open)
 
+    def may_expire(self, offset: int) -> bool:
+        """Nobody has it, and none of its key is before it; or it waits to be tried again."""
+        if offset < self.end and isinstance(self._open.at(offset), Waiting):
+            return True
+        return bool(self._lanes.size_within(offset, offset))
+
     def is_done(self, offset: int) -> bool:
         return offset < self.end and self._open.at(offset) is None
 
@@ -386,7 +392,7 @@ class Ledger:
                 self._give_back(first, last, state, now, delay_ms=0, reason="its consumer went away")
 
     def expire(self, offset: int) -> None:
-        """A message that is ready has outlived its time."""
+        """A message that `may_expire` has outlived its time."""
         self.counts["expired"] += 1
         attempts = self._next_deliveries(offset, offset)[0].attempt - 1
         self._lanes.remove(offset, offset)

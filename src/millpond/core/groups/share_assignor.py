@@ -1,8 +1,8 @@
 """Who reads which partition in a share group, where a partition may have several readers.
 
 Each partition gets as many readers as it takes to give every member work: as many as there are members for each
-partition, rounded up. Where members want different topics, a member counts towards each of its partitions by the part
-of it that is left for each.
+partition, rounded up; and two where there are two. Where members want different topics, a member counts towards each of
+its partitions by the part of it that is left for each.
 
 Invariants: a partition that somebody subscribed to has a reader; a member that subscribed to a partition has one;
 nobody reads what it did not subscribe to. Among members that want the same, counts differ by one at most. What need
@@ -20,6 +20,10 @@ from millpond.core.groups.records import TopicIdPartition
 
 NAME = "simple"
 """As Kafka calls the one it has for share groups."""
+
+
+READERS_MIN = 2
+"""So that nothing waits for a reader that has died, until its session ends, or that is stuck, while others are idle."""
 
 
 def assign_shared(ask: Ask) -> Assignment:
@@ -106,13 +110,13 @@ class _Plan:
 
 
 def _readers_wanted(ask: Ask, subscribers: dict[bytes, list[str]]) -> dict[bytes, int]:
-    """For each partition of a topic: at least one, and never more than subscribed."""
+    """For each partition of a topic: some at least, and never more than subscribed."""
     weights: dict[bytes, Fraction] = dict.fromkeys(ask.topics, Fraction(0))
     for topics, members in _alike(ask).items():
         partitions = sum(ask.topics[topic] for topic in topics)
         for topic in topics:
             weights[topic] += Fraction(members, partitions) if partitions else 0
-    return {topic: min(max(ceil(weights[topic]), 1), len(subscribers[topic])) for topic in ask.topics}
+    return {topic: min(max(ceil(weights[topic]), READERS_MIN), len(subscribers[topic])) for topic in ask.topics}
 
 
 def _alike(ask: Ask) -> Counter[frozenset[bytes]]:

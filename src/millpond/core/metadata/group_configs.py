@@ -13,7 +13,9 @@ from enum import Enum
 from millpond.core.delivery.settings import Priority
 from millpond.core.metadata.config_keys import INT32_MAX, ConfigKey, ConfigType, Value, parse
 from millpond.core.metadata.image import Image
+from millpond.core.metadata.internal_topics import INTERNAL
 from millpond.model.errors import InvalidSetting
+from millpond.model.limits import TOPIC_NAME_CHARS_MAX
 from millpond.model.topic_names import is_topic_name
 from millpond.model.values import dataclass
 
@@ -206,6 +208,7 @@ _KEYS = (
 
 GROUP_KEYS: Mapping[str, ConfigKey] = {key.name: key for key in _KEYS}
 
+GRAVEYARD = ".dlq"
 REDRIVES = "millpond.redrive."
 """Begins the names of groups with which dead letters are sent back: Millpond's own, and not listed."""
 _OF_REDRIVES = {
@@ -252,6 +255,20 @@ def group_config(image: Image, broker_defaults: Mapping[str, str], group: str) -
     return effective_group(image.configs_of_group(group), broker_defaults)
 
 
+def graveyard_of(topic: str, config: GroupConfig | None = None) -> str:
+    """Where dead letters go. A topic that would be its own has the one that it has where no group names any; a name
+    that would be too long loses its end, and letters say whose they are."""
+    if config is not None and config.dead_letter_topic not in (None, topic):
+        return str(config.dead_letter_topic)
+    return topic[: TOPIC_NAME_CHARS_MAX - len(GRAVEYARD)] + GRAVEYARD
+
+
+def has_graveyard(topic: str, config: GroupConfig) -> bool:
+    """A topic of dead letters has none of its own, unless it is named: what nobody can use there stays where it is."""
+    is_named = config.dead_letter_topic not in (None, topic)
+    return config.dead_letter and (is_named or not topic.endswith(GRAVEYARD))
+
+
 def check_group_configs(overrides: Mapping[str, str]) -> None:
     """Refuses names that do not exist and values outside their range."""
     for name, text in overrides.items():
@@ -262,10 +279,11 @@ def check_group_configs(overrides: Mapping[str, str]) -> None:
 
 def check_group_together(config: GroupConfig) -> None:
     topic = config.dead_letter_topic
-    if topic is not None and not is_topic_name(topic):
+    if topic is not None and (not is_topic_name(topic) or topic in INTERNAL):
+        why = "is one of Millpond's own" if topic in INTERNAL else "is no topic name"
         raise InvalidSetting(
-            f"millpond.dead.letter.topic is {topic[:80]!r}, which is no topic name; allowed is one, or nothing for "
-            "that of the message's own topic"
+            f"millpond.dead.letter.topic is {topic[:80]!r}, which {why}; allowed is the name of a topic, or nothing "
+            "for that of the message's own topic"
         )
     for kind, heartbeat_ms, session_timeout_ms in (
         ("share", config.share_heartbeat_ms, config.share_session_timeout_ms),

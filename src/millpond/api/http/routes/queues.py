@@ -247,7 +247,7 @@ def _settled(call: Call, settlement: Settlement) -> object:
     receipts: list[str] = call.body.receipts
     refused = settlement.refused
     if not refused:
-        return Settled(len(receipts))
+        return Settled(len(set(receipts)))
     results: list[dict[str, int | str]] = [
         {"receipt": text, "message_id": f"{call.names['topic']}/{lease.partition}/{lease.offset}"}
         if error is None and lease is not None
