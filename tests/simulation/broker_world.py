@@ -59,8 +59,9 @@ FAILING = ("*", "*/orders-*", "*/__consumer_offsets-*", "*/__cluster_metadata-*"
 """Where a disk error strikes."""
 
 TOPIC_ALREADY_EXISTS = 36
-ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS = 22, 25, 27
-JOIN_AGAIN = (ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS)
+NOT_COORDINATOR, ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS = 16, 22, 25, 27
+JOIN_AGAIN = (NOT_COORDINATOR, ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS)
+"""The first of them by a broker that stops."""
 
 CLEAR = Conditions()
 STORMY = Conditions(delay_ms_max=40.0, tail_chance=0.05, tail_ms_max=4000.0, loss_chance=0.05, fragment_chance=0.5)
