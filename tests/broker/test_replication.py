@@ -193,6 +193,25 @@ def test_a_leader_whose_log_is_damaged_gives_way_and_copies_it_anew(seed: int, *
 
 
 @with_three
+async def test_a_follower_that_reads_damage_says_so_and_goes_on_following(cluster: SimCluster) -> None:
+    await send(cluster, b"rots on a follower")
+    await until(lambda: isr_of(cluster) == {1, 2, 3})
+    follower = next(each for each in cluster.up if each is not leader_of(cluster))
+    assert follower.broker is not None
+    partition = follower.broker.node.partitions.named(*AT)
+    assert partition is not None
+    await until(lambda: partition.high_watermark == 1)
+    follower.disk.rot(f"data/{AT}/{0:020d}.log", position=70, bit=1)
+    with pytest.raises(LogCorrupted) as damage:
+        partition.read(Offset(0), bytes_max=1)
+    assert cluster.failures == [damage.value]
+    cluster.failures.clear()
+    await send(cluster, b"more")
+    await until(lambda: partition.log.next_offset == 2)
+    assert isr_of(cluster) == {1, 2, 3}
+
+
+@with_three
 async def test_a_leader_that_loses_power_loses_nothing_that_was_acknowledged(cluster: SimCluster) -> None:
     sent = []
     for round_ in range(3):

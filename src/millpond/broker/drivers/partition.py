@@ -283,7 +283,8 @@ class Partition:
         try:
             return self.log.read(start, bytes_max=bytes_max, until=until)
         except LogCorrupted as error:
-            self.damaged_in = self.leader_epoch
+            if self.leading is not None:  # lags are read at followers too, whose leader has heard how far they go
+                self.damaged_in = self.leader_epoch
             self.on_damage(error)
             raise
 
